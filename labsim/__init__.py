@@ -1,0 +1,3 @@
+"""labsim: a lab course on speculative decoding."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,64 @@
+"""The command line: `labsim COMMAND`.
+
+Each command lives in `labsim.commands` and is imported when it is called, so that `labsim speedup` never pays for
+torch or Jupyter. Errors are one line on stderr that names the value and what would be right; a wrong value
+exits with 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from . import __version__
+from .sim.errors import unknown_name
+
+COMMANDS = ("speedup", "breakeven", "simulate", "run", "doctor")
+
+
+class LazyGroup(click.Group):
+    """A command group whose members are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            raise click.UsageError(str(unknown_name("command", cmd_name, COMMANDS)))
+        return importlib.import_module(f"labsim.commands.{cmd_name}").command
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="labsim")
+def labsim() -> None:
+    """Speculative decoding, computed: would it pay, from which concurrency on does it stop, what do the tails do?
+
+    \b
+    labsim speedup --alpha 0.7 --k 5 --overhead 0.1
+    labsim breakeven --gpu h100 --model llama-3.1-8b --draft eagle3 --k 3 --concurrency 1,32,128,256
+    labsim simulate --gpu h100 --model llama-3.1-8b --draft eagle3 --k 3 --survival .74,.48,.30
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point. Exit status 0, 1 for a failed run, 2 for a wrong value."""
+    try:
+        status = labsim.main(args=arguments, prog_name="labsim", standalone_mode=False)
+    except click.ClickException as error:
+        click.echo(f"labsim: {' '.join(error.format_message().split())}", err=True)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("labsim: stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # `labsim ... | head` closes the pipe early; without this, Python complains again while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One module per `labsim` command; each exports `command`."""

@@ -1,0 +1,182 @@
+"""The doctor: can the course run on this machine, and if not, what to do about it.
+
+Each check looks at one thing a learner would otherwise trip over in the middle of a notebook, and answers with `ok`, or
+with the one action that mends it. Checks marked `optional` report but never fail the doctor.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GIB = 1024**3
+SET_UP = "run `make lab` in the project folder"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check. `fix` is what to do, empty when `ok`; an `optional` finding does not fail the doctor."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    optional: bool = False
+
+
+def examine() -> list[Finding]:
+    """Run every check, in the order in which a learner would meet the problem."""
+    return [check() for check in CHECKS]
+
+
+def can_run(findings: list[Finding]) -> bool:
+    """Whether the course can run: nothing that is required failed."""
+    return all(finding.ok or finding.optional for finding in findings)
+
+
+def check_python() -> Finding:
+    version = platform.python_version()
+    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    fix = "" if ok else "use Python 3.11, 3.12 or 3.13: PYTHON=/path/to/python3.12 make lab"
+    return Finding("Python", ok, f"{version} at {sys.executable}", fix)
+
+
+def check_packages() -> Finding:
+    """Compare what is installed with the lock, so that a half-finished set-up shows before a cell fails."""
+    lock = ROOT / "requirements.lock"
+    if not lock.exists():
+        return Finding("packages", True, "no lock beside this installation; versions not compared", optional=True)
+    pins = dict(line.split("==") for line in lock.read_text().splitlines() if "==" in line and line[0] != "#")
+    wrong = []
+    for name, version in pins.items():
+        try:
+            found = importlib.metadata.version(name).split("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            found = "missing"
+        if found != version:
+            wrong.append(f"{name} {found}, lock {version}")
+    if wrong:
+        more = f" and {len(wrong) - 2} more" if len(wrong) > 2 else ""
+        return Finding("packages", False, "; ".join(wrong[:2]) + more, SET_UP)
+    return Finding("packages", True, f"{len(pins)} as in requirements.lock")
+
+
+def check_torch() -> Finding:
+    # In a process of its own: importing torch takes seconds and memory that the doctor's caller may not want to keep.
+    code = "import torch; print(torch.__version__, torch.version.cuda or 'CPU build', torch.get_num_threads(), sep='|')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if result.returncode:
+        return Finding("torch", False, (result.stderr.strip().splitlines() or ["no answer"])[-1], SET_UP)
+    version, build, threads = result.stdout.strip().split("|")
+    build = build if build == "CPU build" else f"CUDA {build}"
+    return Finding("torch", True, f"{version}, {build}, {threads} threads")
+
+
+def check_processor() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    tool = shutil.which("nvidia-smi")
+    gpus = []
+    if tool:
+        query = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+        gpus = subprocess.run(query, capture_output=True, text=True).stdout.strip().splitlines()
+    detail = f"{cores} cores, {platform.machine()}; " + ("; ".join(gpus) if gpus else "no NVIDIA GPU (none is needed)")
+    return Finding("CPU/GPU", True, detail)
+
+
+def check_memory() -> Finding:
+    available = available_memory_bytes()
+    if available is None:
+        return Finding("memory", True, "unknown on this system", optional=True)
+    ok = available >= 2 * GIB
+    fix = "" if ok else "close other programs: the notebooks need 2 GiB free"
+    return Finding("memory", ok, f"{available / GIB:.1f} GiB available", fix)
+
+
+def available_memory_bytes() -> int | None:
+    """Memory that a new process may use: the system's figure, or the container's limit when that is lower."""
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return None
+    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+    if found is None:
+        return None
+    available = int(found.group(1)) * 1024
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        available = min(available, int(limit.read_text()) - int(used.read_text()))
+    return max(0, available)
+
+
+def check_port() -> Finding:
+    """JupyterLab takes 8888 or the next free one; only a machine without any free loopback port is a fault."""
+    for port in range(8888, 8938):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            taken = "" if port == 8888 else " (8888 is taken; JupyterLab moves on by itself)"
+            return Finding("free port", True, f"127.0.0.1:{port}{taken}")
+    return Finding("free port", False, "none from 8888 to 8937 on 127.0.0.1", "stop an old `jupyter lab`")
+
+
+def check_kernel() -> Finding:
+    """The kernel called python3 must be this environment's Python, or notebooks import another labsim or none."""
+    if importlib.util.find_spec("jupyter_client") is None or importlib.util.find_spec("ipykernel") is None:
+        return Finding("kernel", False, "ipykernel is not installed here", SET_UP)
+    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+    try:
+        program = KernelSpecManager().get_kernel_spec("python3").argv[0]
+    except NoSuchKernel:
+        return Finding("kernel", False, "no kernel called python3", SET_UP)
+    found = shutil.which(program) or program
+    # Compared without resolving links: every venv's python links to the same system interpreter.
+    # jupyter_client starts a bare "python" or "python3" as the interpreter it runs under.
+    same = Path(found).parent == Path(sys.executable).parent or program in ("python", "python3")
+    fix = "" if same else "start with `make lab`, or set JUPYTER_PREFER_ENV_PATH=1: another python3 kernel comes first"
+    return Finding("kernel", same, found if not same else "python3 is this environment", fix)
+
+
+def check_fonts() -> Finding:
+    if importlib.util.find_spec("matplotlib") is None:
+        return Finding("fonts", False, "matplotlib is not installed here", SET_UP)
+    from matplotlib import font_manager
+
+    try:
+        path = font_manager.findfont("DejaVu Sans", fallback_to_default=False)
+    except ValueError:
+        fix = "reinstall matplotlib, which brings the font: .venv/bin/pip install --force-reinstall matplotlib"
+        return Finding("fonts", False, "DejaVu Sans not found", fix)
+    return Finding("fonts", True, f"DejaVu Sans ({Path(path).name})")
+
+
+def check_targets() -> Finding:
+    """Target models: notebooks 00 to 02 compute without one."""
+    weights = sorted(path.parent.name for path in (ROOT / "data").glob("*/model.safetensors"))
+    detail = f"present: {', '.join(weights)}" if weights else "none present; notebooks 00 to 02 need none"
+    return Finding("target weights", True, detail, optional=True)
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    check_python,
+    check_packages,
+    check_torch,
+    check_processor,
+    check_memory,
+    check_port,
+    check_kernel,
+    check_fonts,
+    check_targets,
+)

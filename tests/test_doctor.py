@@ -1,0 +1,65 @@
+"""The doctor on a healthy machine, and on machines that are ill in one place each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labsim import doctor
+
+
+def test_this_environment_can_run_the_course() -> None:
+    findings = doctor.examine()
+    assert [f for f in findings if not f.ok] == []
+    assert doctor.can_run(findings)
+    assert {"Python", "packages", "torch", "CPU/GPU", "memory", "free port", "kernel", "fonts", "target weights"} == {
+        f.name for f in findings
+    }
+
+
+def run_doctor(**environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "labsim", "doctor", "--json"]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
+
+
+def test_a_foreign_kernel_is_found_and_fails_the_doctor(tmp_path: Path) -> None:
+    spec = tmp_path / "kernels" / "python3"
+    spec.mkdir(parents=True)
+    argv = ["/opt/other/bin/python", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "other", "language": "python"}))
+    result = run_doctor(JUPYTER_PATH=str(tmp_path))
+    assert result.returncode == 1
+    kernel = next(c for c in json.loads(result.stdout)["checks"] if c["name"] == "kernel")
+    assert not kernel["ok"]
+    assert kernel["detail"] == "/opt/other/bin/python"
+    assert "make lab" in kernel["fix"]
+
+
+def test_a_wrong_package_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "requirements.lock").write_text("# header\nclick==0.1\nno-such-package==1.0\n")
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)
+    finding = doctor.check_packages()
+    assert not finding.ok
+    assert "click" in finding.detail and "lock 0.1" in finding.detail
+    assert "no-such-package missing" in finding.detail
+
+
+def test_too_little_memory_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "available_memory_bytes", lambda: doctor.GIB)
+    finding = doctor.check_memory()
+    assert not finding.ok and "1.0 GiB" in finding.detail and finding.fix
+    assert not doctor.can_run([finding])
+
+
+def test_an_optional_finding_does_not_fail_the_doctor() -> None:
+    assert doctor.can_run([doctor.Finding("weights", False, "missing", "fetch them", optional=True)])
+
+
+def test_an_unsupported_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 14, 0))
+    assert not doctor.check_python().ok
