@@ -125,6 +125,24 @@ def best_k(
     return best if best.speedup > 1 else None
 
 
+def paying_ranges(
+    cost: StepCost, acceptance_length: float, k: int, context: int, limit: int = 4096
+) -> list[tuple[int, int]]:
+    """The ranges (first, last) of concurrency from 1 to `limit` in which speculation pays: R below `acceptance_length`.
+
+    Usually one range or none. A mixture-of-experts model can have a gap: its R peaks where drafted tokens touch many
+    further experts, and falls again once the plain step touches all of them anyway.
+    """
+    k, context, limit = check_whole("k", k), check_whole("context", context, 0), check_whole("limit", limit)
+    ranges: list[tuple[int, int]] = []
+    for c in range(1, limit + 1):
+        plain, speculative = (cost.step_seconds(c, drafted, c * context) for drafted in (0, k))
+        if speculative < acceptance_length * plain:
+            extends = ranges and ranges[-1][1] == c - 1
+            ranges[-1:] = [(ranges[-1][0], c)] if extends else [*ranges[-1:], (c, c)]
+    return ranges
+
+
 def surface(
     cost: StepCost,
     survival_at: Callable[[int], Sequence[float]],

@@ -86,6 +86,22 @@ def test_best_k_falls_with_concurrency_and_vanishes_when_all_lose() -> None:
     assert sp.best_k(LineCost(), (0.01, 0.005), 128, 100) is None
 
 
+def test_the_paying_range_ends_where_the_line_says() -> None:
+    """LineCost, K = 3, context 0: 1.15 + 0.04 C < 2 (1 + 0.01 C) holds below C = 42.5."""
+    assert sp.paying_ranges(LineCost(), 2.0, 3, 0, limit=100) == [(1, 42)]
+    assert sp.paying_ranges(LineCost(), 1.05, 3, 0, limit=100) == []
+
+
+def test_a_gap_in_the_paying_range_is_kept() -> None:
+    class Hump:
+        """R is 3 between 5 and 8, else 1.5."""
+
+        def step_seconds(self, batch: int, k: int, kv_tokens: int, prefill_tokens: int = 0) -> float:
+            return 1.0 if k == 0 else 3.0 if 5 <= batch <= 8 else 1.5
+
+    assert sp.paying_ranges(Hump(), 2.0, 3, 0, limit=12) == [(1, 4), (9, 12)]
+
+
 def test_surface_has_a_row_per_k() -> None:
     grid = sp.surface(LineCost(), lambda k: survival_from_constant(0.7, k), [1, 3], [1, 8, 64], 100)
     assert [[p.k for p in row] for row in grid] == [[1, 1, 1], [3, 3, 3]]

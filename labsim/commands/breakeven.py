@@ -1,0 +1,96 @@
+"""`labsim breakeven`: the acceptance a draft must reach, at each concurrency."""
+
+from __future__ import annotations
+
+import click
+
+from ..sim.cost import CostModel, break_even, cost_model
+from ..sim.errors import check_probability, check_whole
+from ..sim.speedup import paying_ranges
+from .model_options import cost_options
+from .options import print_json, wrong_values_exit_2
+
+LIMIT = 4096
+
+
+@click.command("breakeven")
+@cost_options
+@click.option("--context", type=int, default=1000, show_default=True, help="Tokens in each request's KV cache.")
+@click.option("--alpha", type=float, help="Your accepted/drafted rate: adds speedup and the concurrency where it ends.")
+def command(
+    gpu: str,
+    model: str,
+    draft: str,
+    k: int,
+    concurrency: tuple[int, ...],
+    tensor_parallel: int | None,
+    dtype: str | None,
+    engine: str | None,
+    as_json: bool,
+    context: int,
+    alpha: float | None,
+) -> None:
+    """The accepted/drafted rate at which speculation neither wins nor loses, by concurrency.
+
+    \b
+    labsim breakeven --gpu h100 --model llama-3.1-8b --draft eagle3 --k 3 --concurrency 1,32,128,256 --context 400
+    labsim breakeven --gpu h100 --model llama-3.1-8b --draft eagle3 --k 3 --context 400 --alpha 0.46
+    """
+    with wrong_values_exit_2():
+        cost = cost_model(gpu, model, draft, tensor_parallel=tensor_parallel, dtype=dtype, engine=engine)
+        report = compute(cost, k, concurrency, context, alpha)
+    report = {"gpu": gpu, "model": model, "draft": draft, **report}
+    if as_json:
+        print_json(report)
+    else:
+        print_table(report)
+
+
+def compute(
+    cost: CostModel, k: int, concurrency: tuple[int, ...], context: int, alpha: float | None
+) -> dict[str, object]:
+    """The JSON document of the command. `pays_at` lists the ranges of concurrency up to 4,096 in which alpha wins."""
+    for one in concurrency:
+        check_whole("concurrency", one)
+    if alpha is not None:
+        check_probability("alpha", alpha)
+    rows = []
+    for one in concurrency:
+        point = break_even(cost, k, one, context)
+        row: dict[str, object] = {"concurrency": one, **point._asdict()}
+        if alpha is not None:
+            row["speedup"] = (1 + k * alpha) / point.step_ratio
+        rows.append(row)
+    report: dict[str, object] = {"k": k, "context": context, "alpha_kind": "accepted/drafted", "rows": rows}
+    if alpha is not None:
+        report |= {"alpha": alpha, "pays_at": paying_ranges(cost, 1 + k * alpha, k, context, LIMIT)}
+    return {**report, "cost_source": cost.source}
+
+
+def print_table(report: dict) -> None:
+    with_alpha = "alpha" in report
+    click.echo(
+        f"{report['model']} + {report['draft']} on {report['gpu']}, K={report['k']}, context {report['context']}"
+    )
+    click.echo("concurrency  step ratio R  break-even alpha" + ("  speedup" if with_alpha else ""))
+    for row in report["rows"]:
+        breakeven = f"{row['alpha_breakeven']:.2f}" if row["alpha_breakeven"] <= 1 else "none: always loses"
+        line = f"{row['concurrency']:>11}  {row['step_ratio']:>12.2f}  {breakeven:>16}"
+        if with_alpha:
+            line += f"  {row['speedup']:>6.2f}x" + ("  loses" if row["speedup"] < 1 else "")
+        click.echo(line)
+    click.echo("alpha is accepted/drafted; R is the time of a speculative step over a plain one.")
+    if with_alpha:
+        click.echo(f"At alpha {report['alpha']:g} speculation {verdict(report['pays_at'])}.")
+    click.echo(f"Step cost: {report['cost_source']}")
+
+
+def verdict(ranges: list[tuple[int, int]]) -> str:
+    """The ranges in words."""
+    if not ranges:
+        return f"pays at no concurrency up to {LIMIT}"
+    if ranges == [(1, LIMIT)]:
+        return f"pays at every concurrency up to {LIMIT}"
+    parts = [f"{first} to {last}" if last < LIMIT else f"{first} on" for first, last in ranges]
+    after = f", and stops paying at {ranges[-1][1] + 1}" if ranges[-1][1] < LIMIT else ""
+    return f"pays at concurrency {' and '.join(parts)}{after}"
