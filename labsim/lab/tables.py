@@ -1,0 +1,55 @@
+"""Tables: rows of numbers on the page, and the measured ones that the course ships."""
+
+from __future__ import annotations
+
+import csv
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+
+from ..sim.errors import unknown_name
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+def read_table(name: str) -> list[dict[str, str]]:
+    """Rows of `data/<name>.csv`; lines that start with # (the file's source) are left out.
+
+    ValueError with the nearest match for a name that is not there.
+    """
+    path = DATA / f"{name}.csv"
+    if not path.exists():
+        known = [str(p.relative_to(DATA).with_suffix("")) for p in DATA.rglob("*.csv")]
+        raise unknown_name("table", name, known)
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
+    """Show rows as a table, the first row's keys as header; numbers to four digits, aligned right."""
+    if not rows:
+        raise ValueError("rows is empty; allowed: at least one row")
+    names = list(rows[0])
+    cells = [[_text(row[name]) for name in names] for row in rows]
+    if not InteractiveShell.initialized():
+        print(caption, *(", ".join(row) for row in [names, *cells]), sep="\n")
+        return
+    numeric = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    style = [f"text-align:{'right' if number else 'left'};padding:2px 10px" for number in numeric]
+    head = "".join(f'<th style="{s}">{html.escape(n)}</th>' for n, s in zip(names, style, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{s}">{html.escape(c)}</td>' for c, s in zip(row, style, strict=True)) + "</tr>"
+        for row in cells
+    )
+    title = f'<caption style="text-align:left;padding:2px 10px">{html.escape(caption)}</caption>' if caption else ""
+    page = f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    plain = "\n".join([caption, *("  ".join(row) for row in [names, *cells])])
+    display({"text/html": page, "text/plain": plain}, raw=True)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
