@@ -57,8 +57,8 @@ class Lab:
     def pick(self, *, ci: T, laptop: T | None = None, gpu: T | None = None) -> T:
         """The value for this scale; a scale without one takes the next smaller scale's."""
         given = {"ci": ci, "laptop": laptop, "gpu": gpu}
-        smaller = SCALES[: SCALES.index(self.scale) + 1]
-        return next(given[name] for name in reversed(smaller) if given[name] is not None)
+        smaller = SCALES[1 : SCALES.index(self.scale) + 1]
+        return next((given[name] for name in reversed(smaller) if given[name] is not None), ci)
 
 
 def start(scale: str = "ci", seed: int = 0, solve: bool = False) -> Lab:

@@ -254,6 +254,9 @@ def roofline(
     draft_flops = gpu.flops("bf16") * tp * FLOP_EFFICIENCY  # heads are published in bf16 whatever the target's dtype
     draft_row_s = 2 * draft.read_parameters / draft_flops
     launched = draft.layers > 0
+    # The fitted draft_forward_s holds launches and all-reduce of a one-layer head; a deeper draft pays per layer.
+    layer = overheads.layer_s + (2 * overheads.allreduce_s if tp > 1 else 0.0)
+    draft_launch_s = overheads.draft_forward_s + max(0, draft.layers - 1) * layer
     return CostModel(
         source=source,
         fixed_s=model.always_read_parameters * BYTES_PER_WEIGHT[dtype] / read
@@ -273,7 +276,7 @@ def roofline(
         draft=DraftCost(
             kind=draft.kind,
             chain=draft.chain,
-            forward_s=(draft.read_parameters * 2 / read + overheads.draft_forward_s) if launched else 0.0,
+            forward_s=draft.read_parameters * 2 / read + draft_launch_s if launched else 0.0,
             token_s=draft_row_s,
             later_row_s=draft_row_s,
             kv_s=draft.kv_bytes_per_token / cache,

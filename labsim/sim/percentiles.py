@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 from math import nan
 
 from .errors import out_of_range
@@ -38,18 +38,20 @@ def sorted_percentile(ordered: Sequence[float], q: float) -> float:
 
 def weighted_percentiles(values: Sequence[float], counts: Sequence[int], qs: Sequence[float]) -> list[float]:
     """Percentiles `qs` of the list in which values[i] occurs counts[i] times; nan when all counts are 0."""
-    kept = [(value, count) for value, count in zip(values, counts, strict=True) if count]
+    if len(values) != len(counts):
+        raise out_of_range("counts", f"{len(counts)} numbers", f"one per value, {len(values)}")
+    kept = list(filter(None, counts))
     if not kept:
         return [nan] * len(qs)
-    kept_values, kept_counts = zip(*kept, strict=True)
-    if min(kept_counts) == max(kept_counts):
+    present = compress(values, counts)
+    if min(kept) == max(kept):
         # Equal counts need no sorting of pairs, and the ranks are an arithmetic sequence.
-        ordered = sorted(kept_values)
-        last_rank: Sequence[int] = range(kept_counts[0], len(ordered) * kept_counts[0] + 1, kept_counts[0])
+        ordered = sorted(present)
+        last_rank: Sequence[int] = range(kept[0], len(ordered) * kept[0] + 1, kept[0])
     else:
-        kept.sort()
-        ordered = [value for value, _ in kept]
-        last_rank = list(accumulate(count for _, count in kept))
+        pairs = sorted(zip(present, kept, strict=True))
+        ordered = [value for value, _ in pairs]
+        last_rank = list(accumulate(count for _, count in pairs))
     total = last_rank[-1]
     found = []
     for q in qs:

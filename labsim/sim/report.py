@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
-from operator import truediv
+from operator import mul, truediv
 
 from .percentiles import percentile, sorted_percentile, weighted_percentiles
 
@@ -131,11 +131,11 @@ def summarise(trace: Trace) -> Report:
         tpot_p50_ms=sorted_percentile(tpot, 50),
         tpot_p95_ms=sorted_percentile(tpot, 95),
         tpot_p99_ms=sorted_percentile(tpot, 99),
-        chunk_gap_mean_ms=1e3 * sum(s * b for s, b in zip(seconds, batch, strict=True)) / chunks if chunks else nan,
+        chunk_gap_mean_ms=1e3 * sum(map(mul, seconds, batch)) / chunks if chunks else nan,
         chunk_gap_p50_ms=1e3 * gap_p50,
         chunk_gap_p99_ms=1e3 * gap_p99,
         token_gap_p99_ms=1e3 * (percentile(_token_gaps(trace, lo, hi), 99) if trace.k else gap_p99),
-        prefill_step_share=sum(map(bool, trace.prefill_tokens[lo:hi])) / steps if steps else nan,
+        prefill_step_share=1 - trace.prefill_tokens[lo:hi].count(0) / steps if steps else nan,
         target_forwards_per_token=forwards / decoded if decoded else nan,
         acceptance_length=1 + accepted / forwards if forwards else nan,
         drafts=forwards if trace.k else 0,

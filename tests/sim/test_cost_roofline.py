@@ -102,3 +102,9 @@ def test_kimi_on_gb200_within_15_per_cent_between_concurrencies() -> None:
 def test_specdecode_bench_within_6_per_cent() -> None:
     for point in predict_specdecode_bench():
         assert point.predicted == pytest.approx(point.published, rel=0.06)
+
+
+def test_a_deep_small_draft_pays_launches_and_all_reduces_per_layer():
+    """Llama-3.2-1B (16 layers, 2.47 GB) is lighter than the 70B's head (1 layer, 2.81 GB), and slower to run."""
+    head, small = (cost_model("h100", "llama-3.3-70b", name, tensor_parallel=4) for name in ("eagle3", "llama-3.2-1b"))
+    assert small.draft.forward_s - head.draft.forward_s > 14 * 2 * 15e-6

@@ -52,3 +52,8 @@ def test_q_out_of_range_is_named(q):
         percentile([1.0], q)
     with pytest.raises(ValueError, match="q is"):
         weighted_percentile([1.0], [1], q)
+
+
+def test_counts_must_match_the_values():
+    with pytest.raises(ValueError, match="counts is 1 numbers; allowed: one per value, 2"):
+        weighted_percentile([1.0, 2.0], [1], 50)
