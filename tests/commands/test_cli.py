@@ -44,9 +44,77 @@ def test_an_overhead_that_no_alpha_pays_is_said() -> None:
     assert "no alpha breaks even" in labsim("speedup", "--alpha", "1", "--k", "2", "--overhead", "3").stdout
 
 
+BREAKEVEN = ["breakeven", "--gpu", "h100", "--model", "llama-3.1-8b", "--draft", "eagle3", "--k", "3"]
+SIMULATE = ["simulate", "--gpu", "h100", "--model", "llama-3.1-8b", "--draft", "eagle3", "--k", "3"]
+
+
+def test_breakeven_contract_gives_the_published_values() -> None:
+    report = document(*BREAKEVEN, "--concurrency", "1,32,128,256", "--context", "400")
+    assert [row["concurrency"] for row in report["rows"]] == [1, 32, 128, 256]
+    assert [row["alpha_breakeven"] for row in report["rows"]] == pytest.approx([0.10, 0.17, 0.30, 0.39], abs=0.005)
+    assert [row["step_ratio"] for row in report["rows"]] == pytest.approx([1.31, 1.52, 1.91, 2.17], abs=0.005)
+    assert report["cost_source"].startswith("published calibration")
+
+
+def test_breakeven_without_a_calibration_says_roofline() -> None:
+    report = document("breakeven", "--gpu", "b200", "--model", "llama-3.3-70b", "--k", "3")
+    assert report["cost_source"].startswith("roofline")
+
+
+def test_breakeven_says_where_a_draft_stops_paying() -> None:
+    arguments = [*BREAKEVEN, "--concurrency", "1,256,1024", "--context", "400", "--alpha", "0.46"]
+    report = document(*arguments)
+    ((first, last),) = report["pays_at"]
+    assert first == 1
+    # R at `last` is still below 1 + 3 * 0.46, one more user and it is not.
+    at = {
+        row["concurrency"]: row
+        for row in document(*arguments[:-6], "--concurrency", f"{last},{last + 1}", "--context", "400")["rows"]
+    }
+    assert at[last]["step_ratio"] < 2.38 <= at[last + 1]["step_ratio"]
+    assert f"stops paying at {last + 1}" in labsim(*arguments).stdout
+    assert "loses" in labsim(*arguments).stdout.splitlines()[4]
+
+
+def test_simulate_contract() -> None:
+    arguments = [*SIMULATE, "--survival", ".74,.48,.30", "--concurrency", "1,8,32,128", "--seed", "0"]
+    report = document(*arguments)
+    names = ("tpot_mean_ms", "tpot_p95_ms", "tpot_p99_ms", "chunk_gap_p99_ms", "token_gap_p99_ms")
+    assert [row["concurrency"] for row in report["rows"]] == [1, 8, 32, 128]
+    for row in report["rows"]:
+        assert row["speedup"] == pytest.approx(row["baseline"]["tpot_mean_ms"] / row["tpot_mean_ms"])
+        assert 1 / 2.6 < row["target_forwards_per_token"] <= 1
+        assert row["baseline"]["target_forwards_per_token"] == 1
+        for name in names:
+            assert row[name] > 0 and row["baseline"][name] > 0
+        assert row["tpot_mean_ms"] <= row["tpot_p95_ms"] <= row["tpot_p99_ms"]
+    speedups = [row["speedup"] for row in report["rows"]]
+    assert speedups == sorted(speedups, reverse=True)
+    assert document(*arguments) == report, "the same seed must give the same report"
+
+
+def test_a_draft_below_break_even_loses() -> None:
+    """Negative control: accepted/drafted 0.1 at concurrency 128, where break-even is 0.30."""
+    report = document(*SIMULATE, "--survival", ".2,.08,.02", "--concurrency", "128", "--no-prefill")
+    assert report["rows"][0]["speedup"] < 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        ([*BREAKEVEN[:2], "h10", *BREAKEVEN[3:]], "did you mean 'h100'"),
+        ([*BREAKEVEN[:4], "lama-3.1-8b", *BREAKEVEN[5:]], "did you mean 'Llama-3.1-8B'"),
+        ([*BREAKEVEN[:6], "eagle4", *BREAKEVEN[7:]], "eagle"),
+        ([*BREAKEVEN[:-1], "0"], "k is 0"),
+        ([*BREAKEVEN, "--concurrency", "1,0"], "concurrency is 0"),
+        ([*BREAKEVEN, "--concurrency", "1;2"], "'1;2'"),
+        ([*BREAKEVEN, "--context", "-5"], "context is -5"),
+        ([*BREAKEVEN, "--alpha", "1.3"], "alpha is 1.3; allowed: 0 to 1"),
+        ([*SIMULATE, "--survival", ".48,.74,.30"], "survival[1] is 0.74"),
+        ([*SIMULATE, "--survival", ".74,.48"], "survival has 2 values"),
+        ([*SIMULATE, "--survival", ".74,.48,1.3"], "1.3"),
+        ([*SIMULATE, "--survival", ".74,.48,.3", "--requests", "3"], "requests is 3"),
+        ([*SIMULATE, "--survival", ".74,.48,.3", "--concurrency", "0"], "concurrency is 0"),
         (["speedup", "--alpha", "1.3", "--k", "5"], "alpha is 1.3; allowed: 0 to 1"),
         (["speedup", "--alpha", "nan", "--k", "5"], "alpha is nan"),
         (["speedup", "--alpha", "0.5", "--k", "0"], "k is 0; allowed: a whole number of at least 1"),

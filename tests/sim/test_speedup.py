@@ -65,7 +65,7 @@ def test_needed_alpha_gives_the_wanted_speedup(target: float, overhead: float, k
 
 
 def test_two_and_three_times_at_k5() -> None:
-    """Seed question: alpha for 2x and 3x at K = 5 and overhead 0.15: (2 * 1.15 - 1)/5 and (3 * 1.15 - 1)/5."""
+    """alpha for 2x and 3x at K = 5 and overhead 0.15: (2 * 1.15 - 1)/5 and (3 * 1.15 - 1)/5."""
     assert sp.needed_draft_acceptance_rate(2, 0.15, 5) == pytest.approx(0.26)
     assert sp.needed_draft_acceptance_rate(3, 0.15, 5) == pytest.approx(0.49)
 

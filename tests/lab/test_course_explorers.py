@@ -1,0 +1,71 @@
+"""The course's explorers: every slider moves the picture, and every frame equals a direct computation."""
+
+from __future__ import annotations
+
+import pytest
+
+from labsim.lab.explorer import Explorer
+from labsim.lab.explorers import alpha, concurrency
+from labsim.sim.cost import break_even, cost_model
+
+EXPLORERS = {
+    "what_alpha_buys": alpha.what_alpha_buys,
+    "how_sure_is_a_log": alpha.how_sure_is_a_log,
+    "break_even_by_concurrency": concurrency.break_even_by_concurrency,
+    "three_tails": concurrency.three_tails,
+}
+
+
+@pytest.fixture(scope="module", params=EXPLORERS)
+def explorer(request: pytest.FixtureRequest) -> Explorer:
+    return EXPLORERS[request.param]()
+
+
+def test_every_slider_moves_the_picture(explorer: Explorer) -> None:
+    start = dict(explorer.value)
+    for name, slider in explorer.sliders.items():
+        explorer.value = start
+        seen = []
+        for value in slider.values:
+            explorer.value = {name: value}
+            drawn = [(series.name, series.y, series.lo) for series in explorer.frame.series]
+            assert explorer.value[name] == value
+            assert (drawn, explorer.frame.text) not in seen, f"{name}={value} draws what another value draws"
+            seen.append((drawn, explorer.frame.text))
+        assert len({str(drawn) for drawn, _ in seen}) > 1, f"{name} changes the sentence only"
+    explorer.value = start
+
+
+def test_every_frame_speaks(explorer: Explorer) -> None:
+    for frame in explorer.frames.values():
+        assert len(frame.text) > 40
+        assert len(frame.alt) > len(frame.text)
+
+
+def test_speedup_frame_by_hand() -> None:
+    """K = 2, overhead 0.5: (1 + 2 * 0.7)/1.5 and (1 + 0.7 + 0.49)/1.5 at alpha 0.7."""
+    frame = alpha.what_alpha_buys().set(k=2, overhead=0.5)
+    at = alpha.ALPHAS.index(0.7)
+    assert [series.y[at] for series in frame.series] == pytest.approx([2.4 / 1.5, 2.19 / 1.5], rel=1e-4)
+    assert frame.mark == (0.25, "break-even")
+
+
+def test_breakeven_frame_equals_the_cost_model() -> None:
+    frame = concurrency.break_even_by_concurrency().set(model="llama-3.3-70b", gpu="h200", k=5, context=2000)
+    cost = cost_model("h200", "llama-3.3-70b", "eagle3")
+    expected = [break_even(cost, 5, c, 2000).alpha_breakeven for c in concurrency.CONCURRENCIES]
+    assert frame.series[0].y == pytest.approx(expected, rel=1e-4)
+
+
+def test_published_breakevens_show_in_the_explorer() -> None:
+    frame = concurrency.break_even_by_concurrency().set(model="llama-3.1-8b", gpu="h100", k=3, context=400)
+    by_users = dict(zip(frame.series[0].x, frame.series[0].y, strict=True))
+    assert [by_users[c] for c in (1, 32, 128, 256)] == pytest.approx([0.10, 0.17, 0.30, 0.39], abs=0.005)
+
+
+def test_a_sliders_callback_is_quick_enough_to_follow_the_hand() -> None:
+    """Frames are computed beforehand, so moving a slider is a look-up: no simulation may run in the callback."""
+    explorer = concurrency.three_tails()
+    computed = explorer.frames
+    for key, frame in computed.items():
+        assert explorer.set(**dict(zip(explorer.sliders, key, strict=True))) is frame
