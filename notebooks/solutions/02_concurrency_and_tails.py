@@ -2,7 +2,7 @@
 
 # %% 02.1
 @exercise("02.1")
-def break_even(plain_ms, speculative_ms, k):
+def break_even_alpha(plain_ms, speculative_ms, k):
     return (speculative_ms / plain_ms - 1) / k
 
 # %% 02.2
@@ -18,7 +18,7 @@ answer("02.3", "ngram")
 
 # %% 02.4
 @exercise("02.4")
-def cause_of_the_tail(before, after):
+def why_did_the_tail_grow(before, after):
     if after["prefill_step_share"] < 0.01:
         return "longer steps"
     if before["prefill_step_share"] < 0.01:
