@@ -15,9 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from labsim.sim.cost import break_even, cost_model, default_tensor_parallel  # noqa: E402
-from labsim.sim.hardware import BYTES_PER_WEIGHT, find_gpu  # noqa: E402
-from labsim.sim.targets import find_model  # noqa: E402
+from labsim.sim.cost import break_even, cost_model  # noqa: E402
+from labsim.sim.memory import requests_that_fit  # noqa: E402
 
 PAIRS = (
     ("a100", "llama-3.1-8b"),
@@ -33,13 +32,6 @@ PAIRS = (
 BATCHES = (1, 8, 32, 64, 128, 256, 512)
 
 
-def largest_batch(gpu: str, model: str, context: int, tensor_parallel: int) -> int:
-    """Requests of `context` tokens whose bf16 cache fits beside the weights in 95 % of the memory."""
-    shape = find_model(model)
-    free = 0.95 * tensor_parallel * find_gpu(gpu).memory_gb * 1e9 - shape.parameters * BYTES_PER_WEIGHT[shape.dtype]
-    return max(0, int(free / (shape.kv_bytes_per_token() * context)))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--low", type=float, default=0.45)
@@ -49,9 +41,8 @@ def main() -> int:
     print(f"{'':24s}{'context':>8s}" + "".join(f"{f'C={b}':>8s}" for b in BATCHES))
     for gpu, model in PAIRS:
         cost = cost_model(gpu, model)
-        tp = default_tensor_parallel(find_gpu(gpu), find_model(model), find_model(model).dtype)
         for context in (400, 1000, 4000, 16000):
-            fits = largest_batch(gpu, model, context, tp)
+            fits = requests_that_fit(gpu, model, context)
             cells = []
             for batch in BATCHES:
                 if batch > fits:

@@ -6,6 +6,7 @@ import click
 
 from ..sim.cost import CostModel, break_even, cost_model
 from ..sim.errors import check_probability, check_whole
+from ..sim.memory import requests_that_fit
 from ..sim.speedup import paying_ranges
 from .model_options import cost_options
 from .options import print_json, wrong_values_exit_2
@@ -39,7 +40,8 @@ def command(
     with wrong_values_exit_2():
         cost = cost_model(gpu, model, draft, tensor_parallel=tensor_parallel, dtype=dtype, engine=engine)
         report = compute(cost, k, concurrency, context, alpha)
-    report = {"gpu": gpu, "model": model, "draft": draft, **report}
+        fits = requests_that_fit(gpu, model, context, draft=draft, tensor_parallel=tensor_parallel, dtype=dtype)
+    report = {"gpu": gpu, "model": model, "draft": draft, **report, "requests_that_fit": fits}
     if as_json:
         print_json(report)
     else:
@@ -82,6 +84,7 @@ def print_table(report: dict) -> None:
     click.echo("alpha is accepted/drafted; R is the time of a speculative step over a plain one.")
     if with_alpha:
         click.echo(f"At alpha {report['alpha']:g} speculation {verdict(report['pays_at'])}.")
+    click.echo(f"The KV cache of {report['requests_that_fit']} such requests fits; beyond that they queue.")
     click.echo(f"Step cost: {report['cost_source']}")
 
 

@@ -228,7 +228,7 @@ def default_tensor_parallel(gpu: Gpu, model: Model, dtype: str) -> int:
     """Smallest power of two of GPUs whose memory holds the weights with a fifth left for the cache; a node of 8 also
     serves with a twentieth left.
     """
-    weights = _weight_bytes(model, dtype)
+    weights = weight_bytes(model, dtype)
     tp = 1
     while weights > (0.95 if tp == 8 else 0.8) * tp * gpu.memory_gb * 1e9:
         tp *= 2
@@ -239,7 +239,8 @@ def _expert_dtype(model: Model, dtype: str) -> str:
     return model.expert_dtype if model.expert_dtype and dtype == model.dtype else dtype
 
 
-def _weight_bytes(model: Model, dtype: str) -> float:
+def weight_bytes(model: Model, dtype: str) -> float:
+    """Bytes of all weights of `model` stored as `dtype`; routed experts may be stored smaller (`Model.expert_dtype`)."""
     dense = (model.parameters - model.routed_parameters) * BYTES_PER_WEIGHT[dtype]
     return dense + model.routed_parameters * BYTES_PER_WEIGHT[_expert_dtype(model, dtype)]
 

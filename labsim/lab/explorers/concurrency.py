@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...sim.accept_process import Acceptance
 from ...sim.acceptance import convert_survival
 from ...sim.cost import break_even, cost_model
+from ...sim.memory import requests_that_fit
 from ...sim.serving import EngineConfig, compare
 from ...sim.workload import LogNormal, Workload
 from ..explorer import Explorer, Frame, Reference, Series, Slider, explore
@@ -42,15 +43,18 @@ def break_even_by_concurrency(policy: float = 0.55) -> Explorer:
 
 
 def _breakeven_frame(policy: float, model: str, gpu: str, k: int, context: int) -> Frame:
-    cost = cost_model(gpu, model, "eagle3")
-    alphas = [break_even(cost, k, c, context).alpha_breakeven for c in CONCURRENCIES]
-    above = [c for c, a in zip(CONCURRENCIES, alphas, strict=True) if a >= policy]
-    reach = f"reaches {policy:g} at concurrency {above[0]}" if above else f"stays below {policy:g} up to 256"
+    cost, fits = cost_model(gpu, model, "eagle3"), requests_that_fit(gpu, model, context)
+    alphas = {c: break_even(cost, k, c, context).alpha_breakeven for c in CONCURRENCIES if c <= fits}
+    above = [c for c, alpha in alphas.items() if alpha >= policy]
+    last = max(alphas, default=None)
+    reach = f"reaches {policy:g} at concurrency {above[0]}" if above else f"stays below {policy:g}"
+    ends = f"{alphas[1]:.2f} at concurrency 1, {alphas[last]:.2f} at {last}; it {reach}" if last else "no request fits"
     text = (
-        f"{model} on {gpu}, EAGLE-3, K = {k}, context {context}: {alphas[0]:.2f} at concurrency 1, "
-        f"{alphas[5]:.2f} at 32, {alphas[-1]:.2f} at 256; it {reach}."
+        f"{model} on {gpu}, EAGLE-3, K = {k}, context {context}: {ends}. The cache of {fits} such requests fits beside "
+        "the weights; the curve ends there."
     )
-    return Frame([Series("break-even", CONCURRENCIES, alphas)], text=text, alt=f"One curve. {text}")
+    drawn = [alphas.get(c) for c in CONCURRENCIES]
+    return Frame([Series("break-even", CONCURRENCIES, drawn)], text=text, alt=f"One curve. {text}")
 
 
 def three_tails(seed: int = 0, requests: int | None = None) -> Explorer:
