@@ -1,0 +1,220 @@
+"""Running a learner's function: with a time limit, with its output kept, with its error located.
+
+Whatever the function does, `call` comes back with an `Outcome`: the value, or the exception with the learner's own
+line, or the line at which the time ran out. A loop without end is interrupted by SIGALRM in the main thread; elsewhere
+(and on systems without that signal) by an exception that a watchdog thread sends to this thread.
+
+Limits: a single call into C code that never returns (`sum(itertools.count())`) cannot be interrupted from Python, and a
+bare `except:` around long work inside an endless loop swallows most interruptions, so that ending it may take seconds.
+The notebook runner's deadline ends both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import inspect
+import io
+import linecache
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .compare import difference
+
+
+class TimeLimit(BaseException):
+    """The time is up. A BaseException, so that a learner's `except Exception` does not swallow it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the learner's code: its number in the cell (or file) and its text."""
+
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"line {self.line} of your cell: `{self.source}`" if self.source else f"line {self.line} of your cell"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call did. `error` is None when it returned; `slow` when the time limit ended it."""
+
+    value: Any = None
+    error: BaseException | None = None
+    place: Place | None = None
+    printed: str = ""
+    slow: bool = False
+    mutated: str | None = None
+
+    @property
+    def blank(self) -> bool:
+        """True for the answer of an untouched stub: NotImplementedError, None or `...`."""
+        return isinstance(self.error, NotImplementedError) or (
+            self.error is None and not self.slow and (self.value is None or self.value is ...)
+        )
+
+
+Inputs = tuple | Mapping[str, Any]
+
+
+def call(function: Callable, inputs: Inputs, seconds: float) -> Outcome:
+    """Call `function` with its own copy of `inputs` (a tuple of positional, or a mapping of keyword arguments).
+
+    Anything it prints is kept in the outcome, not shown. KeyboardInterrupt passes through: the learner pressed stop.
+    """
+    given = copy.deepcopy(inputs)
+    printed = io.StringIO()
+    watch = Stopwatch(seconds)
+    try:
+        with contextlib.redirect_stdout(printed), time_limit(seconds):
+            value = function(**given) if isinstance(given, Mapping) else function(*given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # Late is late, whatever a learner's own `except` made of the interruption.
+        slow = isinstance(error, TimeLimit) or watch.left() < 0
+        return Outcome(error=error, slow=slow, place=_place(function, error), printed=printed.getvalue())
+    if watch.left() < 0:
+        return Outcome(error=TimeLimit(), slow=True, printed=printed.getvalue())
+    return Outcome(value=value, printed=printed.getvalue(), mutated=_mutated(function, inputs, given))
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeLimit inside the block when it lasts longer than `seconds`."""
+    on_main = threading.current_thread() is threading.main_thread()
+    with _alarm(seconds) if on_main and hasattr(signal, "setitimer") else _watchdog(seconds):
+        yield
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    armed = True
+
+    def ring(signum: int, frame: object) -> None:
+        if armed:
+            raise TimeLimit
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    # It rings again and again: a bare `except:` in the learner's loop swallows some, not all of them.
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 0.002)
+    try:
+        yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@contextlib.contextmanager
+def _watchdog(seconds: float) -> Iterator[None]:
+    target = ctypes.c_ulong(threading.get_ident())
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    done, lock = threading.Event(), threading.Lock()
+
+    def watch() -> None:
+        wait = max(seconds, 1e-3)
+        while not done.wait(wait):
+            with lock:
+                if not done.is_set():
+                    send(target, ctypes.py_object(TimeLimit))
+            wait = 0.002
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        with lock:
+            done.set()
+            send(target, None)
+        watcher.join()
+
+
+def signature_problem(function: Callable, inputs: Inputs, expected: str) -> str | None:
+    """A sentence if `function` cannot be called with `inputs`, else None. `expected` is the right signature's text."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(**inputs) if isinstance(inputs, Mapping) else signature.bind(*inputs)
+    except TypeError as error:
+        return f"Your function takes `{signature}`; the exercise calls it with `{expected}` ({error})."
+    return None
+
+
+def is_stub(function: Callable) -> bool:
+    """True if the body is empty (docstring, pass, ..., raise NotImplementedError, return None) or cannot be read."""
+    import ast
+    import textwrap
+
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return True
+    found = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None)
+    if found is None:
+        return True
+
+    def empty(statement: ast.stmt) -> bool:
+        value = getattr(statement, "value", None)
+        return (
+            isinstance(statement, ast.Pass | ast.Raise)
+            or (isinstance(statement, ast.Expr) and isinstance(value, ast.Constant))
+            or (isinstance(statement, ast.Return) and (value is None or isinstance(value, ast.Constant)))
+        )
+
+    return all(empty(statement) for statement in found.body)
+
+
+def _place(function: Callable, error: BaseException) -> Place | None:
+    """The innermost frame that lies in the file (the cell) of the learner's function."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return None
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == code.co_filename]
+    if not frames:
+        return None
+    last = frames[-1]
+    return Place(last.lineno or 0, (last.line or linecache.getline(last.filename, last.lineno or 0)).strip())
+
+
+def _mutated(function: Callable, before: Inputs, after: Inputs) -> str | None:
+    """The name of the first argument that the function changed, else None."""
+    if isinstance(before, Mapping):
+        pairs = [(name, before[name], after[name]) for name in before]
+    else:
+        names = argument_names(function, len(before))
+        pairs = list(zip(names, before, after, strict=True))
+    for name, one, other in pairs:
+        if type(one) is not type(other) or difference(other, one, rel_tol=0.0, abs_tol=0.0):
+            return name
+    return None
+
+
+def argument_names(function: Callable, count: int) -> list[str]:
+    """Names for `count` positional arguments, from the signature where it has one."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"argument {i + 1}" for i in range(count)]
+
+
+class Stopwatch:
+    """Seconds left of a budget that several calls share."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
