@@ -25,7 +25,10 @@ class CellTime:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What is known of a run. Times in seconds, memory in bytes (PSS on Linux, else RSS, over all its processes)."""
+    """What is known of a run. Times in seconds, memory in bytes (PSS on Linux, else RSS, over all its processes).
+
+    `exercises` maps the id of each exercise that was judged to its status (`labsim.lab.verdict.Status`).
+    """
 
     notebook: Path
     status: str
@@ -33,6 +36,7 @@ class RunResult:
     cells: tuple[CellTime, ...] = ()
     peak_memory_bytes: int = 0
     metrics: Mapping[str, Metric] = field(default_factory=dict)
+    exercises: Mapping[str, str] = field(default_factory=dict)
     goldens_checked: int = 0
     golden_note: str = ""
     orphans: tuple[str, ...] = ()
@@ -103,6 +107,12 @@ class OrphanError(RunError):
     """The notebook left processes behind that outlived its kernel."""
 
     status = "orphan"
+
+
+class ExerciseError(RunError):
+    """A solved notebook in which an exercise did not pass."""
+
+    status = "exercise"
 
 
 class MetricsError(RunError):

@@ -35,9 +35,19 @@ from . import golden as goldens
 from .metrics import MetricError, collect
 from .notebooks import check_parameters, parse_value, read_notebook
 from .notebooks import parameters as parameter_schema
-from .outcome import GoldenError, MetricsError, NotebookError, OrphanError, ParameterError, RunError, RunResult
+from .outcome import (
+    ExerciseError,
+    GoldenError,
+    MetricsError,
+    NotebookError,
+    OrphanError,
+    ParameterError,
+    RunError,
+    RunResult,
+)
 from .processes import RUN_ID_VARIABLE
 from .solutions import apply_solutions, load_solutions
+from .verdict import Status, collect_statuses
 from .watch import Failure, Watch
 
 GOLDEN_PARAMETERS: Mapping[str, object] = {"scale": "ci", "seed": 0}
@@ -55,6 +65,7 @@ class Plan:
     parameters: Mapping[str, object]
     goldens: Mapping[str, goldens.Golden] | None
     golden_note: str
+    solved: tuple[str, ...] = ()
 
 
 def run(
@@ -184,8 +195,9 @@ def _plan(notebook: Path, given: dict[str, object], solve: bool, golden: str | P
     with _usable(notebook, golden):
         source = read_notebook(notebook)
         schema = parameter_schema(source)
+        solutions = load_solutions(notebook) if solve else {}
         if solve:
-            source = apply_solutions(source, load_solutions(notebook))
+            source = apply_solutions(source, solutions)
         expected = goldens.load_goldens(golden) if golden is not None else None
     if "solve" in schema:
         given.setdefault("solve", solve)
@@ -200,13 +212,15 @@ def _plan(notebook: Path, given: dict[str, object], solve: bool, golden: str | P
     ]
     if expected is not None and off:
         expected, note = None, f"goldens not compared: they hold at scale='ci', seed=0, this run has {', '.join(off)}"
-    return Plan(notebook, source, checked, expected, note)
+    return Plan(notebook, source, checked, expected, note, tuple(solutions))
 
 
 def _judge(result: RunResult, executed: Path, plan: Plan) -> tuple[Failure | None, RunResult]:
-    """Orphans, then metrics, then goldens of a run whose every cell ended well."""
+    """Orphans, then exercises, metrics and goldens of a run whose every cell ended well."""
+    notebook = read_notebook(executed)
+    result = replace(result, exercises=collect_statuses(notebook))
     try:
-        metrics = collect(read_notebook(executed))
+        metrics = collect(notebook)
     except MetricError as error:
         return Failure(MetricsError, f"{error}."), result
     result = replace(result, metrics=metrics)
@@ -216,6 +230,11 @@ def _judge(result: RunResult, executed: Path, plan: Plan) -> tuple[Failure | Non
             f"left {len(result.orphans)} process(es) running after its kernel had ended: {'; '.join(result.orphans)}. "
             "They are ended now. Start processes in a `with` block, or end and join them in the cell that starts them.",
         ), result
+    unsolved = {one: result.exercises.get(one, "never judged") for one in plan.solved}
+    unsolved = {one: status for one, status in unsolved.items() if status != Status.PASSED}
+    if unsolved:
+        told = ", ".join(f"{one} ({status})" for one, status in unsolved.items())
+        return Failure(ExerciseError, f"its own solutions do not pass: {told}. Mend notebooks/solutions."), result
     if plan.goldens is None:
         return None, result
     result = replace(result, goldens_checked=len(plan.goldens))

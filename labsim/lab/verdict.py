@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 EXERCISE_MIME = "application/vnd.labsim.exercise+json"
 
@@ -81,6 +83,14 @@ class Verdict:
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+def collect_statuses(notebook: Mapping[str, Any]) -> dict[str, str]:
+    """Status by exercise id in an executed notebook (NotebookNode or parsed JSON); the last verdict counts."""
+    bundles = (
+        output.get("data", {}).get(EXERCISE_MIME) for cell in notebook["cells"] for output in cell.get("outputs", ())
+    )
+    return {bundle["id"]: bundle["status"] for bundle in bundles if bundle is not None}
 
 
 def markup(line: str) -> str:

@@ -240,7 +240,7 @@ def _expert_dtype(model: Model, dtype: str) -> str:
 
 
 def weight_bytes(model: Model, dtype: str) -> float:
-    """Bytes of all weights of `model` stored as `dtype`; routed experts may be stored smaller (`Model.expert_dtype`)."""
+    """Bytes of all weights of `model` stored as `dtype` (routed experts as `Model.expert_dtype` where it has one)."""
     dense = (model.parameters - model.routed_parameters) * BYTES_PER_WEIGHT[dtype]
     return dense + model.routed_parameters * BYTES_PER_WEIGHT[_expert_dtype(model, dtype)]
 

@@ -15,6 +15,7 @@ import papermill
 import pytest
 
 from labsim.lab import notebooks
+from labsim.lab.outcome import ExerciseError
 from labsim.lab.runner import RunResult, run
 
 from .notebook_builder import RECORD, code, write
@@ -123,19 +124,46 @@ def test_a_users_profile_and_back_end_do_not_leak_in(tmp_path: Path, monkeypatch
     assert "inline" in result.metrics["backend"].value
 
 
-def test_solve_swaps_in_the_solutions(tmp_path: Path) -> None:
+SOLVED = """# %% 00.1
+@exercise("00.1")
+def acceptance_length(accepted):
+    return {answer}
+"""
+STUB = '@exercise("00.1")\ndef acceptance_length(accepted):\n    ...'
+
+
+def solvable(directory: Path, answer: str) -> Path:
+    """A notebook with the course's first exercise, and a solution of its own."""
     path = write(
-        tmp_path / "01_t.ipynb",
-        code("answer = None", exercise="01.1"),
-        RECORD + "record('answer', answer or 0)\nrecord('solve', solve)",
+        directory / "00_t.ipynb",
+        RECORD + "from labsim.lab.exercise import exercise",
+        code(STUB, exercise="00.1"),
+        "record('answer', acceptance_length([3, 0, 5]) or 0.0)\nrecord('solve', solve)",
     )
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / "solutions" / "01_t.py").write_text('"""Solutions."""\n\n# %% 01.1\nanswer = 42\n')
+    (directory / "solutions").mkdir()
+    (directory / "solutions" / "00_t.py").write_text(SOLVED.format(answer=answer))
+    return path
+
+
+def test_solve_swaps_in_the_solutions_and_judges_them(tmp_path: Path) -> None:
+    path = solvable(tmp_path, "sum(accepted) / len(accepted) + 1")
     events: list = []
     result = run(path, solve=True, on_event=events.append, **LIMITS)
-    assert (result.metrics["answer"].value, result.metrics["solve"].value) == (42, True)
+    assert result.exercises == {"00.1": "passed"}
+    assert (result.metrics["answer"].value, result.metrics["solve"].value) == (pytest.approx(11 / 3), True)
     exercises = [event["cell"]["exercise"] for event in events if event["event"] == "started"]
-    assert exercises == [None, None, None, "01.1", None]
+    assert exercises == [None, None, None, None, "00.1", None]
+
+
+def test_an_unsolved_exercise_blocks_nothing(tmp_path: Path) -> None:
+    result = run(solvable(tmp_path, "0"), **LIMITS)
+    assert result.exercises == {"00.1": "not attempted"}
+    assert result.metrics["answer"].value == 0
+
+
+def test_a_solution_that_does_not_pass_fails_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ExerciseError, match=r"00_t.ipynb.*do not pass: 00\.1 \(misconception\)"):
+        run(solvable(tmp_path, "sum(accepted) / len(accepted)"), solve=True, **LIMITS)
 
 
 def test_runs_in_a_thread_too(tmp_path: Path) -> None:

@@ -218,10 +218,9 @@ EXERCISES = (
         minutes=10,
         difficulty="medium",
         prompt=(
-            "`shares` of the output tokens come from kinds of traffic whose accepted/drafted rates are `alphas`, "
-            "all with "
-            "`k` drafted tokens. Return what the engine's counter reads: all accepted over all drafted tokens. For example "
-            "70 % chat at 0.7, 30 % code at 0.4, k = 5."
+            "`shares` of the output tokens come from kinds of traffic whose accepted/drafted rates are `alphas`, all "
+            "with `k` drafted tokens. Return what the engine's counter reads: all accepted over all drafted tokens. "
+            "For example 70 % chat at 0.7, 30 % code at 0.4, k = 5."
         ),
         hints=(
             "The counter weighs by drafted tokens. Which kind needs more drafts for the same number of output tokens?",
