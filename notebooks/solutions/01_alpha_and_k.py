@@ -1,5 +1,7 @@
 # Solutions to notebook 01. One cell per exercise; each is one right answer among several.
 
+from labsim.lab.course import exercise
+
 # %% 01.1
 @exercise("01.1")
 def tokens_per_step(alpha, k):

@@ -1,5 +1,7 @@
 # Solutions to notebook 02. One cell per exercise; each is one right answer among several.
 
+from labsim.lab.course import answer, exercise
+
 # %% 02.1
 @exercise("02.1")
 def break_even_alpha(plain_ms, speculative_ms, k):
