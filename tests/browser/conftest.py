@@ -22,9 +22,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from labsim.lab.browser import find_chromium
+
+expect.set_options(timeout=30_000)  # the machine may be busy
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MARKER = "LABSIM_BROWSER_TEST"
@@ -71,7 +73,7 @@ def chromium_path() -> str:
     pytest.skip(f"{said} (needs root)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(chromium_path: str) -> Iterator[Browser]:
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
@@ -88,7 +90,7 @@ def screenshots() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
     home = tmp_path_factory.mktemp("lab")
     root = home / "notebooks"
@@ -127,6 +129,18 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
         yield lab
     finally:
         stop(server, marker)
+
+
+@pytest.fixture
+def page(browser: Browser, lab_server: LabServer) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    context.set_default_timeout(30_000)
+    opened = context.new_page()
+    opened.console_errors = []
+    opened.on("pageerror", lambda error: opened.console_errors.append(str(error)))
+    yield opened
+    context.close()
+    lab_server.close_kernels()
 
 
 def free_port() -> int:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from .conftest import LabServer
+from .lab_page import failures, run_all_cells
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
-
-expect.set_options(timeout=30_000)  # the machine may be busy
 
 DEMO = "explorer_demo.ipynb"
 DEMO_CELLS = [
@@ -130,13 +129,6 @@ def acceptance_length(accepted):
 ]
 
 
-# The notebook as JupyterLab holds it. (In the page an error looks like any text on stderr.)
-CELLS = "window.jupyterapp.shell.currentWidget.content.model.toJSON().cells.filter(cell => cell.cell_type === 'code')"
-FAILURES = f"{CELLS}.flatMap(cell => cell.outputs).filter(output => output.output_type === 'error')"
-# Every code cell has its number, or one has failed: then those after it never get one.
-FINISHED = f"() => {CELLS}.every(cell => cell.execution_count !== null) || {FAILURES}.length > 0"
-
-
 @pytest.fixture(scope="module")
 def demo(lab_server: LabServer) -> str:
     """A notebook with every form of explorer, figure and verdict, put beside the course's own."""
@@ -153,37 +145,6 @@ def write(path: Path, sources: list[str]) -> None:
     nbformat.write(notebook, path)
 
 
-@pytest.fixture
-def page(browser: Browser, lab_server: LabServer):
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    context.set_default_timeout(30_000)
-    opened = context.new_page()
-    opened.console_errors = []
-    opened.on("pageerror", lambda error: opened.console_errors.append(str(error)))
-    yield opened
-    context.close()
-    lab_server.close_kernels()
-
-
-def run_all_cells(page: Page, address: str) -> None:
-    """Open the notebook, choose Run > Run All Cells, and wait until the kernel has worked through them."""
-    page.goto(address)
-    expect(page.locator(".jp-NotebookPanel:visible .jp-CodeCell").first).to_be_visible(timeout=60_000)
-    idle = page.locator(".jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator[data-status=idle]")
-    expect(idle).to_be_visible(timeout=60_000)
-    expect(page.get_by_role("button", name=re.compile(r"\| Idle$"))).to_be_visible(timeout=60_000)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.wait_for_function(FINISHED, timeout=180_000, polling=200)
-    expect(idle).to_be_visible(timeout=60_000)
-
-
-def failures(page: Page) -> list[str]:
-    """Errors in the notebook's outputs, and uncaught ones in the page's own code."""
-    outputs = page.evaluate(FAILURES)
-    return [f"{output['ename']}: {output['evalue']}" for output in outputs] + page.console_errors
-
-
 def picture(explorer) -> list[str]:
     """The path data of everything that shows data."""
     return explorer.locator(".labsim-series path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))")
@@ -196,7 +157,7 @@ def move(slider) -> None:
     slider.press("ArrowLeft" if at_end else "ArrowRight")
 
 
-@pytest.mark.parametrize("notebook", [DEMO, "01_alpha_and_k.ipynb"])
+@pytest.mark.parametrize("notebook", [DEMO, "01_alpha_and_k.ipynb", "02_concurrency_and_tails.ipynb"])
 def test_moving_each_slider_changes_the_picture(notebook, lab_server, demo, page, screenshots):
     assert (lab_server.root / notebook).exists()
     run_all_cells(page, lab_server.open(notebook))

@@ -86,8 +86,9 @@ def _tails_frame(seed: int, requests: int | None, concurrency: int, prompt: int,
     changes = ", ".join(
         f"{label} {after / before - 1:+.0%}" for label, before, after in zip(LABELS, plain, drafted, strict=True)
     )
+    wait = run.speculative.ttft_mean_ms / run.baseline.ttft_mean_ms - 1
     text = (
-        f"Concurrency {concurrency}, K = {k}: {changes}. Steps with a prompt: "
+        f"Concurrency {concurrency}, K = {k}: {changes}, wait for the first token {wait:+.0%}. Steps with a prompt: "
         f"{run.baseline.prefill_step_share:.1%} without, {run.speculative.prefill_step_share:.1%} with speculation."
     )
     return Frame(
