@@ -121,7 +121,8 @@ def install_browser() -> None:
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     quiet = {"env": environment, "stdout": subprocess.DEVNULL}
-    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]):
+    install = ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
+    for command in (["apt-get", "update"], install):
         if subprocess.run(command, **quiet).returncode:
             sys.exit(f"`{' '.join(command)}` failed; install Chromium by hand or run the tests without -m browser.")
 
