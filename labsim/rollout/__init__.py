@@ -1,0 +1,1 @@
+"""From a record and two benchmarks to a staged plan."""

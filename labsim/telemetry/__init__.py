@@ -1,0 +1,1 @@
+"""Reading what engines print: one reader per format, one record out."""

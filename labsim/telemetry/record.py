@@ -1,0 +1,68 @@
+"""One record for all engines: what a log, a scrape or a benchmark says about acceptance.
+
+Every field is either what the input determines or None; `unknown` says why a field is None. Names follow
+`labsim.sim.acceptance`: `alpha` is accepted/drafted, `alpha_per_token` the constant conditional acceptance with the
+same acceptance length, `survival` P(at least i accepted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Window:
+    """One reporting window of a log. `start` is as printed; `engine` the engine or rank that printed it."""
+
+    start: str | None = None
+    drafts: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    alpha: float | None = None
+    acceptance_length: float | None = None
+    survival: tuple[float, ...] | None = None
+    engine: str | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Latencies of a client benchmark, milliseconds. `itl` is the gap between stream chunks as the client defines it.
+    """
+
+    concurrency: int | None = None
+    tpot_mean_ms: float | None = None
+    tpot_p99_ms: float | None = None
+    itl_mean_ms: float | None = None
+    itl_p99_ms: float | None = None
+    ttft_mean_ms: float | None = None
+    ttft_p99_ms: float | None = None
+    output_tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class AcceptanceRecord:
+    """What was read. `format` names the kind of input ("vllm-log", ...), `files` where it came from."""
+
+    engine: str
+    format: str
+    k: int | None = None
+    drafts: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    alpha: float | None = None
+    alpha_interval: tuple[float, float] | None = None
+    alpha_per_token: float | None = None
+    acceptance_length: float | None = None
+    survival: tuple[float, ...] | None = None
+    windows: tuple[Window, ...] = ()
+    bench: Bench | None = None
+    span_seconds: float | None = None
+    warnings: tuple[str, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: plain lists, None where the input does not determine a value."""
+        return asdict(self)
