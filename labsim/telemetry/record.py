@@ -28,8 +28,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Bench:
-    """Latencies of a client benchmark, milliseconds. `itl` is the gap between stream chunks as the client defines it.
-    """
+    """Latencies of a client benchmark, milliseconds. `itl` is the gap between stream chunks as the client defines it."""
 
     concurrency: int | None = None
     tpot_mean_ms: float | None = None
