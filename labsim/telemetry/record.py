@@ -28,7 +28,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Bench:
-    """Latencies of a client benchmark, milliseconds. `itl` is the gap between stream chunks as the client defines it."""
+    """Latencies of a client benchmark in milliseconds; `itl` is the gap between stream chunks as the client has it."""
 
     concurrency: int | None = None
     tpot_mean_ms: float | None = None
