@@ -16,7 +16,7 @@ import click
 from . import __version__
 from .sim.errors import unknown_name
 
-COMMANDS = ("speedup", "breakeven", "simulate", "run", "doctor")
+COMMANDS = ("speedup", "breakeven", "simulate", "alpha", "plan", "run", "doctor")
 
 
 class LazyGroup(click.Group):

@@ -146,8 +146,8 @@ def write(path: Path, sources: list[str]) -> None:
 
 
 def picture(explorer) -> list[str]:
-    """The path data of everything that shows data."""
-    return explorer.locator(".labsim-series path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))")
+    """Everything that shows data: lines, bars and markers with their coordinates."""
+    return explorer.locator(".labsim-series").evaluate_all("groups => groups.map(group => group.innerHTML)")
 
 
 def move(slider) -> None:
@@ -157,7 +157,9 @@ def move(slider) -> None:
     slider.press("ArrowLeft" if at_end else "ArrowRight")
 
 
-@pytest.mark.parametrize("notebook", [DEMO, "01_alpha_and_k.ipynb", "02_concurrency_and_tails.ipynb"])
+@pytest.mark.parametrize(
+    "notebook", [DEMO, "01_alpha_and_k.ipynb", "02_concurrency_and_tails.ipynb", "15_rollout.ipynb"]
+)
 def test_moving_each_slider_changes_the_picture(notebook, lab_server, demo, page, screenshots):
     assert (lab_server.root / notebook).exists()
     run_all_cells(page, lab_server.open(notebook))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labsim.lab.explorer import Explorer
-from labsim.lab.explorers import alpha, concurrency
+from labsim.lab.explorers import alpha, concurrency, rollout
 from labsim.sim.cost import break_even, cost_model
 from labsim.sim.memory import requests_that_fit
 
@@ -14,6 +14,7 @@ EXPLORERS = {
     "how_sure_is_a_log": alpha.how_sure_is_a_log,
     "break_even_by_concurrency": concurrency.break_even_by_concurrency,
     "three_tails": concurrency.three_tails,
+    "traffic_mix": rollout.traffic_mix,
 }
 
 
@@ -73,3 +74,17 @@ def test_a_sliders_callback_is_quick_enough_to_follow_the_hand() -> None:
     computed = explorer.frames
     for key, frame in computed.items():
         assert explorer.set(**dict(zip(explorer.sliders, key, strict=True))) is frame
+
+
+def test_more_code_or_more_users_flip_the_verdict() -> None:
+    explorer = rollout.traffic_mix()
+
+    def verdict(code: float, concurrency: int, rule: str) -> str:
+        return explorer.set(code=code, concurrency=concurrency, rule=rule).series[-1].name.removeprefix("this mix: ")
+
+    verdicts = [verdict(code, 128, "breakeven") for code in rollout.SHARES]
+    assert verdicts[0] == "go" and verdicts[-1] == "no-go"
+    assert verdicts == sorted(verdicts), "once flipped, more code never flips it back"
+    assert verdict(0.3, 32, "breakeven") == "go"
+    assert verdict(0.3, 256, "breakeven") == "no-go"
+    assert verdict(0.0, 1, "policy") == "no-go"

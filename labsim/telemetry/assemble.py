@@ -1,0 +1,218 @@
+"""From sums to the record: every identity checked, every gap explained, everything doubtful said.
+
+The identities (K drafted tokens per step, n accepted):
+
+    acceptance length = 1 + accepted / drafts
+    alpha             = accepted / drafted
+    sum of survival   = acceptance length - 1
+    mean ITL          = acceptance length * mean TPOT        (a stream chunk is one step)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ..sim.acceptance import constant_conditional_acceptance
+from .record import AcceptanceRecord, Bench, Window
+from .scatter import alpha_interval, engines_that_differ, find_drift
+from .sums import Sums, Tally
+
+FEW_DRAFTS = 100
+
+
+@dataclass
+class Reading:
+    """What one reader hands over. The printed figures are totals that a source prints beside its counts, to be
+    compared with them; `reasons` explain gaps better than the general wording does."""
+
+    engine: str
+    format: str
+    tally: Tally = field(default_factory=Tally)
+    k: int | None = None
+    variable_length: bool = False
+    printed_alpha: float | None = None
+    printed_length: float | None = None
+    rate_half: float = 0.0005
+    benches: list[Bench] = field(default_factory=list)
+    autocorrelation: float | None = None
+    one_window_is_one: str = "window"
+    warnings: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings and len(self.warnings) < 40:
+            self.warnings.append(text)
+
+
+def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
+    """The record of a reading. Never raises for odd numbers: what contradicts itself is reported as a warning."""
+    total, windows = reading.tally.total, reading.tally.series.windows()
+    reasons = dict(reading.reasons)
+    k = reading.k
+    if k is None and not reading.variable_length:
+        k = total.common_k()
+        if k is None and len([value for value in total.k if value is not None]) > 1:
+            lengths = ", ".join(str(value) for value in sorted(v for v in total.k if v is not None))
+            reasons.setdefault("k", f"several draft lengths: {lengths}")
+            reasons.setdefault("survival", f"several draft lengths: {lengths}")
+    drafts, drafted, accepted = (total.total(name) for name in ("drafts", "drafted", "accepted"))
+    alpha, length, survival = total.alpha(), total.acceptance_length(), total.survival()
+    if "survival" in reasons:
+        survival = None
+    shown = [window.window() for window in windows]
+    if alpha is None and length is not None and k is not None and not reading.variable_length:
+        alpha = min(1.0, (length - 1) / k)
+        shown = [_with_alpha(window, k) for window in shown]
+        windows = [_sums_with_alpha(window, k) for window in windows]
+        for engine in reading.tally.engines.values():
+            _sums_with_alpha(engine, k)
+    alpha = reading.printed_alpha if alpha is None else alpha
+    length = reading.printed_length if length is None else length
+    _check(reading, total, k, alpha, length, survival)
+    interval, why = alpha_interval(total, windows, alpha, k, survival, reading.autocorrelation)
+    per_token = None
+    if k is not None and length is not None and 1 <= length <= 1 + k:
+        per_token = constant_conditional_acceptance((length - 1) / k, k)
+    bench = reading.benches[0] if len(reading.benches) == 1 else None
+    record = AcceptanceRecord(
+        engine=reading.engine,
+        format=reading.format,
+        k=k,
+        drafts=drafts,
+        drafted=drafted,
+        accepted=accepted,
+        alpha=alpha,
+        alpha_interval=interval,
+        alpha_per_token=per_token,
+        acceptance_length=length,
+        survival=survival,
+        windows=tuple(shown),
+        bench=bench,
+        span_seconds=reading.tally.span(),
+        files=tuple(files),
+    )
+    _judge(reading, windows, record)
+    reasons.setdefault("alpha_interval", why)
+    if len(reading.benches) > 1:
+        reasons.setdefault("bench", f"{len(reading.benches)} benchmark runs were read; give one to get its latencies")
+    return replace(record, warnings=tuple(reading.warnings), unknown=_explain(record, reasons))
+
+
+def _with_alpha(window: Window, k: int) -> Window:
+    if window.alpha is not None or window.acceptance_length is None:
+        return window
+    return replace(window, alpha=min(1.0, (window.acceptance_length - 1) / k))
+
+
+def _sums_with_alpha(window: Sums, k: int) -> Sums:
+    """The same window with alpha from its acceptance length, for the statistics."""
+    length = window.acceptance_length()
+    if window.alpha() is None and length is not None:
+        window.alpha_sum, window.with_alpha = window.weight * min(1.0, (length - 1) / k), window.n
+    return window
+
+
+def _check(
+    reading: Reading,
+    total: Sums,
+    k: int | None,
+    alpha: float | None,
+    length: float | None,
+    survival: Sequence[float] | None,
+) -> None:
+    """The identities, each with the rounding of what was printed."""
+    drafts, drafted, accepted = (total.total(name) for name in ("drafts", "drafted", "accepted"))
+    if accepted is not None and drafted is not None and accepted > drafted:
+        reading.warn(f"identity broken: {accepted} accepted tokens exceed {drafted} drafted ones")
+    if drafts and k and drafted is not None and drafted > drafts * k:
+        reading.warn(f"identity broken: {drafted} drafted tokens exceed {drafts} drafts of K = {k}")
+    if reading.printed_length is not None and length is not None and abs(reading.printed_length - length) > 0.006:
+        reading.warn(
+            f"identity broken: the printed acceptance length {reading.printed_length:g} is not 1 + accepted/drafts = "
+            f"{length:.4f}"
+        )
+    if reading.printed_alpha is not None and alpha is not None and abs(reading.printed_alpha - alpha) > 0.0006:
+        reading.warn(
+            f"identity broken: the printed acceptance rate {reading.printed_alpha:.4f} is not accepted/drafted = "
+            f"{alpha:.4f}"
+        )
+    if survival is not None and length is not None:
+        allowed = 0.001 + reading.rate_half * len(survival) + (0.005 if not total.total("drafts") else 0.0)
+        if total.margin and drafts:
+            allowed += (length - 1) * total.margin / drafts
+        if total.with_survival == total.n and abs(1 + sum(survival) - length) > allowed:
+            reading.warn(
+                f"identity broken: 1 + the sum of the per-position rates is {1 + sum(survival):.4f}, the acceptance "
+                f"length {length:.4f} (a rate per position must be P(at least i accepted), not conditional)"
+            )
+    if len(reading.benches) == 1:
+        _check_latencies(reading, reading.benches[0], length)
+
+
+def _check_latencies(reading: Reading, bench: Bench, length: float | None) -> None:
+    if not bench.itl_mean_ms or not bench.tpot_mean_ms or length is None:
+        return
+    ratio = bench.itl_mean_ms / bench.tpot_mean_ms
+    if abs(ratio / length - 1) <= 0.05:
+        return
+    why = "output lengths differ between requests, or chunks hold several steps (stream interval)"
+    if reading.engine == "sglang" and abs(ratio - 1) < 0.05:
+        why = "SGLang's client divides ITL by the acceptance length for some back ends (sglang#12064)"
+    reading.warn(f"mean ITL / mean TPOT is {ratio:.3f}, the acceptance length {length:.3f}: {why}")
+
+
+def _judge(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecord) -> None:
+    """Small samples, recovered drafts, drift, engines that differ, short drafts."""
+    total, unit = reading.tally.total, reading.one_window_is_one
+    if total.margin and record.drafts:
+        reading.warn(
+            f"drafts are recovered from rounded figures: {record.drafts} within +-{total.margin} "
+            f"({total.margin / record.drafts:.1%})"
+        )
+    if record.drafts is not None and record.drafts < FEW_DRAFTS:
+        reading.warn(f"small sample: {record.drafts} drafts; below {FEW_DRAFTS} alpha is good to +-0.1 at best")
+    elif record.drafts is not None and len(windows) > 1:
+        small = sum(1 for window in windows if window.drafts < FEW_DRAFTS)
+        if small:
+            reading.warn(
+                f"{small} of {len(windows)} {unit}s have fewer than {FEW_DRAFTS} drafts: weight them by drafts, do not "
+                "read them one by one"
+            )
+    if record.k and record.drafts and record.drafted and record.drafted < record.drafts * record.k - total.margin:
+        mean = record.drafted / record.drafts
+        reading.warn(
+            f"drafts are shorter than K = {record.k}: {mean:.2f} tokens on average, so the acceptance length is not "
+            "1 + K * alpha"
+        )
+    if unit == "window":
+        solid = [w for w in windows if not w.total("drafts") or w.drafts >= FEW_DRAFTS] or windows
+        if shift := find_drift(solid, record.k, record.survival):
+            when = f" at {shift.start}" if shift.start else ""
+            reading.warn(f"drift: alpha shifts from {shift.before:.3f} to {shift.after:.3f}{when}; do not pool the two")
+    engines = [sums for name, sums in reading.tally.engines.items() if name is not None]
+    if pair := engines_that_differ(engines, record.k):
+        low, high = pair
+        reading.warn(
+            f"mixed engines: alpha is {low.alpha():.3f} on {low.engine} and {high.alpha():.3f} on {high.engine}; "
+            "the total hides the difference"
+        )
+
+
+_GENERAL = {
+    "k": "the input does not print the draft length",
+    "drafts": "the input does not print the number of drafts",
+    "drafted": "the input does not print the drafted tokens",
+    "accepted": "the input does not print the accepted tokens",
+    "alpha": "accepted/drafted follows from nothing that is printed",
+    "alpha_interval": "alpha is not determined",
+    "alpha_per_token": "needs the acceptance length and K",
+    "acceptance_length": "the input prints neither the acceptance length nor the number of drafts",
+    "survival": "the input does not print rates per position",
+    "bench": "the input is not a client benchmark",
+    "span_seconds": "fewer than two timestamps",
+}
+
+
+def _explain(record: AcceptanceRecord, reasons: dict[str, str]) -> dict[str, str]:
+    return {name: reasons.get(name) or general for name, general in _GENERAL.items() if getattr(record, name) is None}

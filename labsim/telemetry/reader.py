@@ -1,0 +1,69 @@
+"""What a format's reader looks like, and the clean-up that every log line gets first."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from .assemble import Reading
+
+LONGEST_LINE = 1 << 14
+
+# Colour codes, also where a copy lost the escape character itself.
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\[(?:\d{1,2};)*\d{1,2}m|\x1b")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_PID = re.compile(r"\((?:\w+\s+)?pid=(\d{1,10})\)")
+
+
+def clean(line: str) -> str:
+    """One log line without colour codes, control characters and the `> ` of a quotation."""
+    line = _CONTROL.sub(" ", _COLOUR.sub("", line))
+    while line.startswith((">", " >")):
+        line = line.lstrip(" ").removeprefix(">").removeprefix(" ")
+    return line.rstrip()
+
+
+def process_id(line: str) -> str | None:
+    """The process id of a prefix such as `(APIServer pid=9500)`."""
+    match = _PID.search(line[:200])
+    return match[1] if match else None
+
+
+class LineReader:
+    """Reads the lines of one format. The scanner hands over a line if `wants` matches it or `collecting` is True."""
+
+    wants: ClassVar[re.Pattern[str]]
+    takes_long_lines: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.collecting = False
+        self.file_label: str | None = None
+        self.refusals: list[str] = []
+        self.seen = 0
+
+    def start_file(self, label: str | None) -> None:
+        """A new file begins; `label` tells it apart from others of the same call."""
+        self.file_label = label
+
+    def line(self, text: str) -> None:
+        raise NotImplementedError
+
+    def found(self) -> int:
+        """How many prints of this format were understood so far."""
+        return self.seen
+
+    def end_file(self) -> None:
+        """Whatever is still open is complete now, or cut."""
+
+    def readings(self) -> list[Reading]:
+        """What was read, at the very end; empty if nothing."""
+        raise NotImplementedError
+
+    def engine_label(self, *parts: str | None) -> str | None:
+        """`file:pid/engine`, of what is known."""
+        inner = "/".join(part for part in parts if part)
+        return ":".join(part for part in (self.file_label, inner) if part) or None
+
+    def refuse(self, reason: str) -> None:
+        if reason not in self.refusals and len(self.refusals) < 10:
+            self.refusals.append(reason)
