@@ -1,17 +1,29 @@
-"""Writes what engines print, from steps whose outcome is known: the truth behind the readers' tests and the sample logs.
+"""Writes what engines print, from steps whose outcome is known: the truth behind the readers' tests and sample logs.
 
-A step drafts d tokens and accepts n of them. Everything an engine prints follows from a list of such pairs; each function
-here renders one format of one version. Nothing is copied from a real log.
+A step drafts d tokens and accepts n of them. Everything an engine prints follows from a list of such pairs; each
+function here renders one format of one version. Nothing is copied from a real log.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 Steps = list[tuple[int, int]]
+
+# Which statistics a block prints differs: mean and any of P50, Median, P90, P95, P99.
+TIMES = (
+    ("---------------Time to First Token----------------", "ttft"),
+    ("-----Time per Output Token (excl. 1st token)------", "tpot"),
+    ("---------------Inter-token Latency----------------", "itl"),
+)
+STATISTICS = {
+    "ttft": (("Mean", "mean"), ("Median", "p50"), ("P99", "p99")),
+    "tpot": (("Mean", "mean"), ("P50", "p50"), ("P99", "p99")),
+    "itl": (("Mean", "mean"), ("P99", "p99")),
+}
 
 FIRST = datetime(2026, 3, 7, 9, 30, 0)
 
@@ -75,8 +87,8 @@ def vllm_v1_line(steps: Steps, k: int, wording: str = "0.10.2", at: float = 0.0,
 def vllm_engine_line(engine: int, at: float) -> str:
     return (
         f"INFO {stamp(at)} [loggers.py:257] Engine {engine:03d}: Avg prompt throughput: 512.0 tokens/s, Avg generation "
-        "throughput: 310.5 tokens/s, Running: 6 reqs, Waiting: 0 reqs, GPU KV cache usage: 11.2%, Prefix cache hit rate: "
-        "31.0%"
+        "throughput: 310.5 tokens/s, Running: 6 reqs, Waiting: 0 reqs, GPU KV cache usage: 11.2%, Prefix cache hit "
+        "rate: 31.0%"
     )
 
 
@@ -107,7 +119,8 @@ def llamacpp_lines(steps: Steps, k: int, version: str = "long", task: int = 0, a
     """Timings of one request: "plain" (tokens only), "short" (mean len), "trace" (+ acc per pos), "long" (one line)."""
     seen = truth(steps, k)
     drafted, accepted = seen["drafted"], seen["accepted"]
-    clock = f"{int(at // 60)}.{int(at % 60):02d}.{int(at * 1000) % 1000:03d}.015 I slot print_timing: id  0 | task {task} | "
+    clock = f"{int(at // 60)}.{int(at % 60):02d}.{int(at * 1000) % 1000:03d}.015 I "
+    clock += f"slot print_timing: id  0 | task {task} | "
     rates = "(" + ", ".join(f"{s:.3f}" for s in seen["survival"]) + ")"
     eval_line = f"{clock}       eval time =    2296.72 ms /   {len(steps) + accepted} tokens"
     counts = f"{accepted / drafted:.5f} ({accepted:5d} accepted / {drafted:5d} generated)"
@@ -124,7 +137,8 @@ def llamacpp_lines(steps: Steps, k: int, version: str = "long", task: int = 0, a
         ]
     return [
         eval_line,
-        f"{clock}draft acceptance = {counts}, mean acceptance length = {mean:5.2f}, acceptance rate per position = {rates}",
+        f"{clock}draft acceptance = {counts}, mean acceptance length = {mean:5.2f}, "
+        f"acceptance rate per position = {rates}",
         f"{clock.split('slot')[0]}statistics draft-eagle3: #calls(b,g,a) = 1 {len(steps)} {len(steps)}, "
         f"#gen drafts = {len(steps)}, #acc drafts = 1, #gen tokens = {drafted}, #acc tokens = {accepted}, "
         f"#mean acc len = {mean:.2f}, #acc rate/pos = {rates}, dur(b,g,a) = 0.005, 325.555, 0.114 ms",
@@ -169,10 +183,36 @@ def sglang_metrics(
 LATENCY = {"ttft": (95.85, 326.32), "tpot": (5.0, 8.0)}
 
 
-def bench_block(steps: Steps | None, k: int, concurrency: int = 16, engine: str = "vllm") -> str:
-    """The closing block of `vllm bench serve` or `sglang.bench_serving`; steps None is a baseline."""
+def latencies(length: float = 1.0) -> dict[str, float]:
+    """Round figures in milliseconds for tests; with speculation the gap between chunks is a step of `length` tokens."""
+    return {
+        "duration": 48.4,
+        "throughput": 1492.61,
+        "mean_ttft": 95.85,
+        "p50_ttft": 90.1,
+        "p99_ttft": 326.32,
+        "mean_tpot": 5.0,
+        "p50_tpot": 4.9,
+        "p99_tpot": 8.0,
+        "mean_itl": 5.0 * length,
+        "p99_itl": 14.58,
+    }
+
+
+def bench_block(
+    steps: Steps | None,
+    k: int,
+    concurrency: int = 16,
+    engine: str = "vllm",
+    measured: Mapping[str, float] | None = None,
+) -> str:
+    """The closing block of `vllm bench serve` or `sglang.bench_serving`; steps None is a baseline.
+
+    `measured` are the latencies (keys as in `latencies`).
+    """
     seen = truth(steps, k) if steps else None
     length = float(seen["acceptance_length"]) if seen else 1.0
+    ms = measured or latencies(length)
     limit = "Maximum request concurrency" if engine == "vllm" else "Max request concurrency"
 
     def row(name: str, value: object) -> str:
@@ -184,20 +224,17 @@ def bench_block(steps: Steps | None, k: int, concurrency: int = 16, engine: str 
     lines += [
         row(limit, concurrency),
         row("Successful requests", 200),
-        row("Benchmark duration (s)", "48.40"),
-        row("Output token throughput (tok/s)", "1492.61"),
-        row("Total Token throughput (tok/s)", "3011.00"),
+        row("Benchmark duration (s)", f"{ms['duration']:.2f}"),
+        row("Output token throughput (tok/s)", f"{ms['throughput']:.2f}"),
+        row("Total Token throughput (tok/s)", f"{2 * ms['throughput']:.2f}"),
     ]
     if engine == "sglang":
         lines += [row("Concurrency", "15.20")]
         if seen:
             lines += [row("Accept length", f"{length:.2f}")]
-    lines += ["---------------Time to First Token----------------"]
-    lines += [row("Mean TTFT (ms)", "95.85"), row("Median TTFT (ms)", "90.10"), row("P99 TTFT (ms)", "326.32")]
-    lines += ["-----Time per Output Token (excl. 1st token)------"]
-    lines += [row("Mean TPOT (ms)", "5.00"), row("P50 TPOT (ms)", "4.90"), row("P99 TPOT (ms)", "8.00")]
-    lines += ["---------------Inter-token Latency----------------"]
-    lines += [row("Mean ITL (ms)", f"{5.0 * length:.2f}"), row("P95 ITL (ms)", "13.00"), row("P99 ITL (ms)", "14.58")]
+    for title, what in TIMES:
+        lines += [title]
+        lines += [row(f"{word} {what.upper()} (ms)", f"{ms[f'{key}_{what}']:.2f}") for word, key in STATISTICS[what]]
     if seen and engine == "vllm":
         lines += ["---------------Speculative Decoding---------------"]
         lines += [
@@ -213,23 +250,23 @@ def bench_block(steps: Steps | None, k: int, concurrency: int = 16, engine: str 
     return "\n".join(lines) + "\n"
 
 
-def bench_json(steps: Steps | None, k: int, concurrency: int = 16) -> dict[str, object]:
-    """`vllm bench serve --save-result`: the rate per cent, the positions as fractions."""
+def bench_json(
+    steps: Steps | None, k: int, concurrency: int = 16, measured: Mapping[str, float] | None = None
+) -> dict[str, object]:
+    """`vllm bench serve --save-result`: the rate per cent, positions as fractions; `measured` as in `bench_block`."""
+    length = float(truth(steps, k)["acceptance_length"]) if steps else 1.0
+    ms = measured or latencies(length)
     document: dict[str, object] = {
         "backend": "vllm",
         "max_concurrency": concurrency,
-        "output_throughput": 1492.61,
-        "mean_ttft_ms": 95.85,
-        "p99_ttft_ms": 326.32,
-        "mean_tpot_ms": 5.0,
-        "p99_tpot_ms": 8.0,
-        "mean_itl_ms": 5.0,
-        "p99_itl_ms": 14.58,
+        "output_throughput": ms["throughput"],
+        **{
+            f"{name}_ms": ms[name] for name in ("mean_ttft", "p99_ttft", "mean_tpot", "p99_tpot", "mean_itl", "p99_itl")
+        },
     }
     if steps:
         seen = truth(steps, k)
         document |= {
-            "mean_itl_ms": 5.0 * float(seen["acceptance_length"]),
             "spec_decode_acceptance_rate": 100 * float(seen["alpha"]),
             "spec_decode_acceptance_length": seen["acceptance_length"],
             "spec_decode_num_drafts": seen["drafts"],

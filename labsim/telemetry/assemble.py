@@ -16,29 +16,39 @@ from dataclasses import dataclass, field, replace
 from ..sim.acceptance import constant_conditional_acceptance
 from .record import AcceptanceRecord, Bench, Window
 from .scatter import alpha_interval, engines_that_differ, find_drift
-from .sums import Sums, Tally
+from .sums import Observation, Sums, Tally
 
 FEW_DRAFTS = 100
 
 
 @dataclass
 class Reading:
-    """What one reader hands over. The printed figures are totals that a source prints beside its counts, to be
-    compared with them; `reasons` explain gaps better than the general wording does."""
+    """What one reader hands over. `reasons` explain gaps better than the general wording does; `rate_half` is half a
+    unit of the last digit of its rates per position."""
 
     engine: str
     format: str
     tally: Tally = field(default_factory=Tally)
     k: int | None = None
     variable_length: bool = False
-    printed_alpha: float | None = None
-    printed_length: float | None = None
     rate_half: float = 0.0005
     benches: list[Bench] = field(default_factory=list)
     autocorrelation: float | None = None
     one_window_is_one: str = "window"
+    contradictions: int = 0
     warnings: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, seen: Observation) -> bool:
+        """Count a print, unless its own figures exclude each other; False then, with a warning."""
+        if seen.accepted is not None and seen.drafted is not None and seen.accepted > seen.drafted:
+            self.contradictions += 1
+            self.warn(
+                f"identity broken: {seen.accepted} accepted of {seen.drafted} drafted tokens; that print is ignored"
+            )
+            return False
+        self.tally.add(seen)
+        return True
 
     def warn(self, text: str) -> None:
         if text not in self.warnings and len(self.warnings) < 40:
@@ -67,9 +77,7 @@ def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
         windows = [_sums_with_alpha(window, k) for window in windows]
         for engine in reading.tally.engines.values():
             _sums_with_alpha(engine, k)
-    alpha = reading.printed_alpha if alpha is None else alpha
-    length = reading.printed_length if length is None else length
-    _check(reading, total, k, alpha, length, survival)
+    _check(reading, total, k, length, survival)
     interval, why = alpha_interval(total, windows, alpha, k, survival, reading.autocorrelation)
     per_token = None
     if k is not None and length is not None and 1 <= length <= 1 + k:
@@ -117,26 +125,13 @@ def _check(
     reading: Reading,
     total: Sums,
     k: int | None,
-    alpha: float | None,
     length: float | None,
     survival: Sequence[float] | None,
 ) -> None:
     """The identities, each with the rounding of what was printed."""
-    drafts, drafted, accepted = (total.total(name) for name in ("drafts", "drafted", "accepted"))
-    if accepted is not None and drafted is not None and accepted > drafted:
-        reading.warn(f"identity broken: {accepted} accepted tokens exceed {drafted} drafted ones")
+    drafts, drafted = total.total("drafts"), total.total("drafted")
     if drafts and k and drafted is not None and drafted > drafts * k:
         reading.warn(f"identity broken: {drafted} drafted tokens exceed {drafts} drafts of K = {k}")
-    if reading.printed_length is not None and length is not None and abs(reading.printed_length - length) > 0.006:
-        reading.warn(
-            f"identity broken: the printed acceptance length {reading.printed_length:g} is not 1 + accepted/drafts = "
-            f"{length:.4f}"
-        )
-    if reading.printed_alpha is not None and alpha is not None and abs(reading.printed_alpha - alpha) > 0.0006:
-        reading.warn(
-            f"identity broken: the printed acceptance rate {reading.printed_alpha:.4f} is not accepted/drafted = "
-            f"{alpha:.4f}"
-        )
     if survival is not None and length is not None:
         allowed = 0.001 + reading.rate_half * len(survival) + (0.005 if not total.total("drafts") else 0.0)
         if total.margin and drafts:

@@ -81,7 +81,6 @@ class BenchText(LineReader):
         was_open, self.collecting = self.collecting, False
         if not was_open or not fields:
             return
-        self.seen += 1
         if not self.finished:
             self.reading.warn("truncated: the benchmark block ends before its closing line")
         self.sglang |= any(
@@ -93,6 +92,7 @@ class BenchText(LineReader):
         percent = number(fields.get("acceptance rate (%)", fields.get("acceptance rate", "")).rstrip("%"))
         if drafted == 0 or (mean is None and percent is None and not accepted):
             self.bare.append(bench)
+            self.seen += 1
             return
         shape = _survival(rates)
         k = len(shape) if shape else None
@@ -109,18 +109,18 @@ class BenchText(LineReader):
                 f"identity broken: the printed acceptance length {mean:g} is not 1 + accepted/drafts = "
                 f"{1 + accepted / drafts:.4f}"
             )
-        self.reading.benches.append(bench)
-        self.reading.tally.add(
-            Observation(
-                k=k,
-                drafts=drafts or None,
-                drafted=drafted,
-                accepted=accepted,
-                alpha=alpha,
-                acceptance_length=mean,
-                survival=shape,
-            )
+        seen = Observation(
+            k=k,
+            drafts=drafts or None,
+            drafted=drafted,
+            accepted=accepted,
+            alpha=alpha,
+            acceptance_length=mean,
+            survival=shape,
         )
+        if self.reading.add(seen):
+            self.seen += 1
+            self.reading.benches.append(bench)
 
     def readings(self) -> list[Reading]:
         reading = self.reading
@@ -138,7 +138,7 @@ class BenchText(LineReader):
             return [reading]
         if self.bare:
             self.refuse(no_speculation(self.bare[0]))
-        return []
+        return self.usable([reading])
 
 
 def no_speculation(bench: Bench) -> str:

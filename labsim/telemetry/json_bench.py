@@ -69,9 +69,6 @@ def _speculation(document: Mapping[str, Any], warnings: list[str]) -> Observatio
     k = len(shape) if shape else None
     if k is None and drafts and drafted and drafted % drafts == 0:
         k = draft_length(drafted // drafts)
-    if accepted is not None and drafted and accepted > drafted:
-        warnings.append(f"identity broken: {accepted} accepted tokens exceed {drafted} drafted ones; both are ignored")
-        accepted = drafted = drafts = None
     alpha = _rate(stated, accepted, drafted, mean, k, warnings)
     if drafts and accepted is not None and mean is not None and abs(mean - 1 - accepted / drafts) > 0.006:
         warnings.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from .assemble import Reading
@@ -17,7 +18,6 @@ from .json_request import Found, requests
 from .reader import LineReader
 from .record import Bench
 from .scatter import lag_one
-from .sums import Observation
 
 LARGEST_DOCUMENT = 64 << 20
 
@@ -86,7 +86,6 @@ class JsonReader(LineReader):
                 name = str(item.get("id") or item.get("id_slot") or item.get("index") or "")
                 if name in self.streams or len(self.streams) < _MOST_STREAMS:
                     self.streams[name] = found
-                    self.seen += 1
             else:
                 for one in found:
                     self._request(one)
@@ -97,6 +96,9 @@ class JsonReader(LineReader):
         except RecursionError:
             return []
 
+    def found(self) -> int:
+        return self.seen + len(self.streams)
+
     def end_file(self) -> None:
         streams, self.streams = self.streams, {}
         for found in streams.values():
@@ -104,7 +106,6 @@ class JsonReader(LineReader):
                 self._request(one)
 
     def _request(self, found: Found) -> None:
-        self.seen += 1
         reading = self.per_engine.get(found.engine)
         if reading is None:
             name = _FORMATS.get(found.engine, f"{found.engine}-request-json")
@@ -118,15 +119,15 @@ class JsonReader(LineReader):
         for warning in found.warnings:
             reading.warn(warning)
         seen = found.observation
-        reading.tally.add(Observation(**{**seen.__dict__, "engine": self.engine_label()}) if self.file_label else seen)
+        self.seen += reading.add(replace(seen, engine=self.engine_label()) if self.file_label else seen)
         for x, y in zip(found.steps, found.steps[1:], strict=False):
             self.pairs += 1
             for i, value in enumerate((x, y, x * x, y * y, x * y)):
                 self.lag[i] += value
 
     def _bench(self, run: BenchRun) -> None:
-        self.seen += 1
         if run.observation is None:
+            self.seen += 1
             self.bare.append(run.bench)
             return
         reading = self.benches.get(run.engine)
@@ -140,13 +141,14 @@ class JsonReader(LineReader):
             self.benches[run.engine] = reading
         for warning in run.warnings:
             reading.warn(warning)
-        reading.benches.append(run.bench)
-        reading.tally.add(run.observation)
+        if reading.add(run.observation):
+            self.seen += 1
+            reading.benches.append(run.bench)
 
     def readings(self) -> list[Reading]:
         for reading in self.per_engine.values():
             reading.autocorrelation = lag_one(self.pairs, tuple(self.lag))  # type: ignore[arg-type]
-        found = [*self.benches.values(), *self.per_engine.values()]
+        found = self.usable([*self.benches.values(), *self.per_engine.values()])
         if found and self.bad_lines:
             found[0].warn(f"truncated: {self.bad_lines} JSON line(s) are cut or damaged and were ignored")
         if not found:

@@ -139,8 +139,6 @@ def _request(node: Mapping[str, Any]) -> Found | None:
         drafted = sum(drafted_per_step)
     if not drafted and not (steps and mean is not None and mean > 1):
         return None
-    if accepted is not None and drafted and accepted > drafted:
-        return None
     k = draft_length(node.get("num_spec_tokens"))
     if k is None and steps and drafted and drafted % steps == 0:
         k = draft_length(drafted // steps)

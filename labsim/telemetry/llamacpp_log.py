@@ -95,12 +95,11 @@ class LlamaCppLog(LineReader):
         if not generated or accepted is None:
             self.empty += 1
             return
-        if accepted > generated:
-            self.reading.warn(
-                f"identity broken: {accepted} accepted of {generated} generated tokens; the line is ignored"
-            )
-            return
-        if (printed := fraction(request[1])) is not None and abs(printed - accepted / generated) > 6e-4:
+        if (
+            accepted <= generated
+            and (printed := fraction(request[1])) is not None
+            and abs(printed - accepted / generated) > 6e-4
+        ):
             self.reading.warn(
                 f"identity broken: the printed draft acceptance {printed:g} is not accepted/generated = "
                 f"{accepted / generated:.5f}"
@@ -112,10 +111,9 @@ class LlamaCppLog(LineReader):
         drafts = steps.drafts if printed_length is not None and steps.consistent else None
         if not steps.consistent and printed_length is not None:
             self.reading.warn("identity broken: no number of drafts agrees with the counts, mean length and rates")
-        self.seen += 1
-        if len(self.alphas) < 10_000:
+        if accepted <= generated and len(self.alphas) < 10_000:
             self.alphas.append(accepted / generated)
-        self.reading.tally.add(
+        self.seen += self.reading.add(
             Observation(
                 start=start,
                 time=time,
@@ -138,7 +136,7 @@ class LlamaCppLog(LineReader):
                 self.refuse("it counts zero drafted tokens: no speculation ran")
             elif self.cut:
                 self.refuse("its draft acceptance line is cut before the counts")
-            return []
+            return self.usable([reading])
         if self.cut:
             reading.warn(f"truncated: {self.cut} line(s) cut before the counts were ignored")
         if len(self.alphas) >= 2 and self.alphas[-1] >= 0.9 and self.alphas[-1] - self.alphas[0] >= 0.2:

@@ -139,7 +139,7 @@ class MetricsPage(LineReader):
             )
         if self.changes and any(change.appeared for change in changes):
             reading.warn("counter reset: some series appear only in a later scrape and are counted from zero")
-        if reading.tally.total.n == 0:
+        if not self.usable([reading]):
             self.refuse(
                 "no token was drafted between the scrapes"
                 if self.changes
@@ -173,7 +173,7 @@ class MetricsPage(LineReader):
             k = len(places) if places else None
             if k is None and drafts and drafted % drafts == 0:
                 k = draft_length(drafted // drafts)
-            reading.tally.add(
+            reading.add(
                 Observation(
                     engine=_label(labels) if many else None,
                     k=k,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 from .assemble import Reading
@@ -63,6 +64,14 @@ class LineReader:
         """`file:pid/engine`, of what is known."""
         inner = "/".join(part for part in parts if part)
         return ":".join(part for part in (self.file_label, inner) if part) or None
+
+    def usable(self, readings: Iterable[Reading]) -> list[Reading]:
+        """Those that counted something; a refusal for those whose prints all contradict themselves."""
+        found = list(readings)
+        for reading in found:
+            if reading.tally.total.n == 0 and reading.contradictions:
+                self.refuse("its counts contradict themselves: more accepted than drafted tokens")
+        return [reading for reading in found if reading.tally.total.n]
 
     def refuse(self, reason: str) -> None:
         if reason not in self.refusals and len(self.refusals) < 10:

@@ -36,8 +36,8 @@ class SummaryText(LineReader):
     """Counts and rates by name; a repeated name begins the next run."""
 
     wants = re.compile(
-        r"num(?:ber)?[ _](?:of[ _])?(?:drafts|draft[ _]tokens|accepted)|acceptance at token|accept(?:ance|ed)?[ _]length|"
-        r"\[(?:DT|ADT|DAR|AL)\]",
+        r"num(?:ber)?[ _](?:of[ _])?(?:drafts|draft[ _]tokens|accepted)|acceptance at token|"
+        r"accept(?:ance|ed)?[ _]length|\[(?:DT|ADT|DAR|AL)\]",
         re.IGNORECASE,
     )
 
@@ -101,8 +101,7 @@ class SummaryText(LineReader):
                 f"identity broken: the printed acceptance length {mean:g} is not 1 + accepted/drafts = "
                 f"{1 + accepted / drafts:.4f}"
             )
-        self.seen += 1
-        self.reading.tally.add(
+        self.seen += self.reading.add(
             Observation(k=k, drafts=drafts, drafted=drafted, accepted=accepted, acceptance_length=mean, survival=shape)
         )
 
@@ -125,7 +124,7 @@ class SummaryText(LineReader):
         self.trt.reasons["k"] = "the printed means of rate and length admit several draft lengths"
 
     def readings(self) -> list[Reading]:
-        found = [reading for reading in (self.reading, self.trt) if reading.tally.total.n]
+        found = self.usable([self.reading, self.trt])
         if not found and self.bare:
             self.refuse(
                 "it prints an acceptance length without counts, and whether that includes the target's token is unknown"

@@ -113,7 +113,6 @@ class VllmV1Log(LineReader):
         if n_drafted == 0:
             self.empty += 1
             return
-        self.seen += 1
         printed = _LENGTH.search(text)
         mean, rates = length(printed[1]) if printed else None, _rates(text)
         if rates is not None and mean is not None and abs(1 + sum(rates) - mean) > 0.006 + 0.0005 * len(rates):
@@ -131,7 +130,7 @@ class VllmV1Log(LineReader):
         self._elapsed(text, n_drafted)
         start, time = timestamp(self.first)
         pid = process_id(self.first)
-        self.reading.tally.add(
+        self.seen += self.reading.add(
             Observation(
                 start=start,
                 time=time,
@@ -167,7 +166,7 @@ class VllmV1Log(LineReader):
                 self.refuse("it prints nan% or zero drafted tokens only: no speculation is configured, or none ran")
             elif self.cut:
                 self.refuse("its SpecDecoding lines are cut before the counts")
-            return []
+            return self.usable([self.reading])
         reading = self.reading
         if self.cut:
             reading.warn(f"truncated: {self.cut} line(s) cut before the counts were ignored")

@@ -86,7 +86,7 @@ def test_contradictions_are_reported() -> None:
     text = "draft acceptance = 0.60000 (   40 accepted /   100 generated)\n"
     assert has_warning(read_text(text), "identity broken")
     more = "draft acceptance = 1.20000 (  120 accepted /   100 generated)\n"
-    assert has_warning(read_text(text + more), "identity broken: 120 accepted")
+    assert has_warning(read_text(text + more), "identity broken: 120 accepted of 100")
     assert read_text(text + more).accepted == 40
 
 

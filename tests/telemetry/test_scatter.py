@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from math import sqrt
 
 import pytest
@@ -83,7 +84,7 @@ def test_lag_one_against_a_direct_computation() -> None:
     values = [0.0]
     for _ in range(5_000):
         values.append(0.6 * values[-1] + rng.gauss(0, 1))
-    pairs = list(zip(values, values[1:], strict=False))
+    pairs = list(pairwise(values))
     sums = tuple(sum(f(x, y) for x, y in pairs) for f in (
         lambda x, y: x, lambda x, y: y, lambda x, y: x * x, lambda x, y: y * y, lambda x, y: x * y,
     ))  # fmt: skip

@@ -81,7 +81,7 @@ def test_more_lines_resolve_what_one_leaves_open() -> None:
 
 def test_a_rate_above_one_gives_no_k() -> None:
     lines = [
-        f"[2026-03-07 09:30:{i:02d} TP0] Decode batch. #running-req: 1, accept len: {a:.2f}, accept rate: {a / 3:.2f}, x"
+        f"[2026-03-07 09:30:{i:02d} TP0] Decode batch. #running-req: 1, accept len: {a:.2f}, accept rate: {a / 3:.2f}"
         for i, a in enumerate((3.41, 2.9, 3.7, 3.2))
     ]
     record = read_text("\n".join(lines))

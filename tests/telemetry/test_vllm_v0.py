@@ -55,7 +55,9 @@ def test_a_repeated_word_no_prefix_and_a_wrap() -> None:
 
 
 def test_efficiency_alone_gives_the_length() -> None:
-    line = "Speculative metrics: Draft acceptance rate: 0.750, System efficiency: 0.600, Number of speculative tokens: 4, Num"
+    line = (
+        "Speculative metrics: Draft acceptance rate: 0.750, System efficiency: 0.600, Number of speculative tokens: 4"
+    )
     record = read_text(line)
     assert record.acceptance_length == pytest.approx(0.6 * 5)
     assert record.alpha == pytest.approx((3.0 - 1) / 4)
@@ -72,7 +74,7 @@ def test_efficiency_that_contradicts_the_counts_is_reported() -> None:
 
 def test_zero_counters_mean_no_speculation() -> None:
     line = (
-        "Speculative metrics: Draft acceptance rate: nan, System efficiency: nan, Number of speculative tokens: 4, Number "
-        "of accepted tokens: 0, Number of draft tokens: 0, Number of emitted tokens: 0."
+        "Speculative metrics: Draft acceptance rate: nan, System efficiency: nan, Number of speculative tokens: 4, "
+        "Number of accepted tokens: 0, Number of draft tokens: 0, Number of emitted tokens: 0."
     )
     assert "no speculation" in refused(line)
