@@ -13,6 +13,7 @@ Exit code 0, or 2 with one line on stderr when a file cannot be read or its head
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import statistics
 import sys
@@ -199,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except UnknownLayout as error:
             print(error, file=sys.stderr)
             return 2
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
             print(f"{path}: cannot be read ({error.__class__.__name__})", file=sys.stderr)
             return 2
         rows += usable

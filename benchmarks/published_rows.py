@@ -90,6 +90,7 @@ def read_rows(path: Path) -> tuple[list[Row], list[Skipped]]:
         fields = {key: (value or "").strip() for key, value in record.items() if key}
         try:
             row = replace(convert(fields), file=path.name, line=line)
+            check_possible(row)
         except Skip as reason:
             skipped.append(Skipped(path.name, line, str(reason)))
             continue
@@ -98,6 +99,18 @@ def read_rows(path: Path) -> tuple[list[Row], list[Skipped]]:
         else:
             rows.append(row)
     return rows, skipped
+
+
+def check_possible(row: Row) -> None:
+    """Skip a row whose figures cannot be: nothing of it may be guessed."""
+    if row.acceptance_length > row.steps + 1:
+        raise Skip(f"acceptance length {row.acceptance_length} is above K + 1 = {row.steps + 1}")
+    if not 0.01 <= row.speedup <= 1000:
+        raise Skip(f"speed-up {row.speedup} is not between 0.01 and 1000")
+    if row.steps < 1 or row.width < 1 or row.verify < 1 or row.batch < 1 or row.gpus == 0:
+        raise Skip("K, width, verified tokens, batch and GPUs must each be at least 1")
+    if max(row.steps, row.width, row.verify) > 1000:
+        raise Skip("more than 1000 drafted or verified tokens per request")
 
 
 def _published(f: dict[str, str]) -> Row:
@@ -146,6 +159,8 @@ def _specbundle(f: dict[str, str]) -> Row:
     verify, batch = _whole(f["num_draft_tokens"], "num_draft_tokens"), _whole(f["batch_size"], "batch_size")
     if steps < 1 or verify < 1:
         raise Skip("baseline row: nothing to predict")
+    if re.search(r"n-?gram|dflash|medusa|mtp", f.get("draft", ""), re.IGNORECASE):
+        raise Skip(f"draft {f['draft']!r} is not an EAGLE-3 head")
     baseline = f.get("baseline_tok_s", "")
     model, dtype, is_moe = _target(f["target"])
     return Row(
@@ -237,6 +252,10 @@ def _hardware(text: str) -> tuple[str, int | None]:
         raise Skip("no hardware")
     match = re.match(r"(?:(\d+)\s*x\s*)?(.+?)(?:\s+(?:\d+G\b|SXM\b|PCIe\b|TP\d+|EP\b|DP\d+|TEP\d+).*)?$", text)
     count, name = match.groups()
+    if re.search(r"\bDP\d+", text):
+        raise Skip(f"hardware {text!r}: data parallel replicas, and the batch of one of them is not given")
+    if re.search(r"\b40\s*GB?\b|\bPCIe\b|\bNVL\b", text, re.IGNORECASE):
+        raise Skip(f"hardware {text!r}: another variant of this GPU than the one with known figures")
     tensor_parallel = re.search(r"\bTP(\d+)", text)
     try:
         gpu = find_gpu(name).name

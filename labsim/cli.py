@@ -43,10 +43,23 @@ def labsim() -> None:
     """
 
 
+def open_standard_streams() -> None:
+    """Give closed standard streams a place to go, or the next file or pipe opened would take their number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Exit status 0, 1 for a failed run, 2 for a wrong value."""
+    open_standard_streams()
     try:
         status = labsim.main(args=arguments, prog_name="labsim", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
     except click.ClickException as error:
         click.echo(f"labsim: {' '.join(error.format_message().split())}", err=True)
         sys.exit(error.exit_code)

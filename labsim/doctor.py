@@ -68,7 +68,7 @@ def check_packages() -> Finding:
             wrong.append(f"{name} {found}, lock {version}")
     if wrong:
         more = f" and {len(wrong) - 2} more" if len(wrong) > 2 else ""
-        return Finding("packages", False, "; ".join(wrong[:2]) + more, SET_UP)
+        return Finding("packages", False, "; ".join(wrong[:2]) + more, "set up anew: make clean lab")
     return Finding("packages", True, f"{len(pins)} as in requirements.lock")
 
 
@@ -89,7 +89,11 @@ def check_processor() -> Finding:
     gpus = []
     if tool:
         query = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
-        gpus = subprocess.run(query, capture_output=True, text=True).stdout.strip().splitlines()
+        try:
+            result = subprocess.run(query, capture_output=True, text=True, timeout=10)
+        except subprocess.TimeoutExpired:
+            return Finding("CPU/GPU", True, f"{cores} cores; nvidia-smi does not answer", optional=True)
+        gpus = result.stdout.strip().splitlines() if result.returncode == 0 else []
     detail = f"{cores} cores, {platform.machine()}; " + ("; ".join(gpus) if gpus else "no NVIDIA GPU (none is needed)")
     return Finding("CPU/GPU", True, detail)
 

@@ -35,7 +35,10 @@ def main() -> None:
     wanted = {"digest": digest(gpu), "prefix": str(VENV)}
     if not is_current(wanted):
         install(gpu)
-        STAMP.write_text(json.dumps(wanted))
+        # Replaced in one step: a half-written stamp must not pass for a finished set-up.
+        fresh = STAMP.with_suffix(".new")
+        fresh.write_text(json.dumps(wanted))
+        fresh.replace(STAMP)
     if arguments.browser:
         install_browser()
 
@@ -50,7 +53,12 @@ def digest(gpu: bool) -> str:
 
 def is_current(wanted: dict[str, str]) -> bool:
     """Whether the stamp says that .venv was finished from the same inputs in the same place."""
-    return STAMP.exists() and (VENV / "bin" / "python").exists() and json.loads(STAMP.read_text()) == wanted
+    if not (STAMP.exists() and (VENV / "bin" / "python").exists()):
+        return False
+    try:
+        return json.loads(STAMP.read_text()) == wanted
+    except ValueError:
+        return False
 
 
 def install(gpu: bool) -> None:
@@ -58,10 +66,9 @@ def install(gpu: bool) -> None:
     print(f"Setting up {VENV} with Python {sys.version.split()[0]}: a few minutes, once.", flush=True)
     result = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
     if result.returncode:
-        sys.exit(
-            f"Could not create {VENV}: {(result.stderr or result.stdout).strip().splitlines()[-1]}\n"
-            "On Debian or Ubuntu: apt-get install python3-venv"
-        )
+        said = (result.stderr or result.stdout).strip()
+        help_ = "\nOn Debian or Ubuntu: apt-get install python3-venv" if "ensurepip" in said else ""
+        sys.exit(f"Could not create {VENV}: {said.splitlines()[-1]}{help_}")
     lock = ROOT / "requirements.lock"
     pins = [line for line in lock.read_text().splitlines() if line and not line.startswith("#")]
     torch = next(pin for pin in pins if pin.startswith("torch=="))
@@ -90,7 +97,10 @@ def has_nvidia_gpu() -> bool:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return False
-    result = subprocess.run([tool, "-L"], capture_output=True, text=True)
+    try:
+        result = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return False
     return result.returncode == 0 and "GPU" in result.stdout
 
 

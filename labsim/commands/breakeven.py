@@ -9,7 +9,7 @@ from ..sim.errors import check_probability, check_whole
 from ..sim.memory import requests_that_fit
 from ..sim.speedup import paying_ranges
 from .model_options import cost_options
-from .options import print_json, wrong_values_exit_2
+from .options import MAX_K, print_json, wrong_values_exit_2
 
 LIMIT = 4096
 
@@ -52,6 +52,7 @@ def compute(
     cost: CostModel, k: int, concurrency: tuple[int, ...], context: int, alpha: float | None
 ) -> dict[str, object]:
     """The JSON document of the command. `pays_at` lists the ranges of concurrency up to 4,096 in which alpha wins."""
+    check_whole("k", k, 1, MAX_K)
     for one in concurrency:
         check_whole("concurrency", one)
     if alpha is not None:
@@ -84,7 +85,9 @@ def print_table(report: dict) -> None:
     click.echo("alpha is accepted/drafted; R is the time of a speculative step over a plain one.")
     if with_alpha:
         click.echo(f"At alpha {report['alpha']:g} speculation {verdict(report['pays_at'])}.")
-    click.echo(f"The KV cache of {report['requests_that_fit']} such requests fits; beyond that they queue.")
+    fits = report["requests_that_fit"]
+    told = f"The KV cache of {fits} such requests fits; beyond that they queue."
+    click.echo(told if fits else "Nothing fits: weights and one request need more memory. Raise --tensor-parallel.")
     click.echo(f"Step cost: {report['cost_source']}")
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 
 import click
+
+MAX_K = 1000
 
 
 class NumberList(click.ParamType):
@@ -32,10 +35,19 @@ def wrong_values_exit_2() -> Iterator[None]:
     """Turn the simulator's ValueError, which names value and allowed range, into a usage error."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise click.UsageError(str(error)) from error
 
 
 def print_json(document: object) -> None:
-    """One JSON document, nothing else; NaN is refused because it is not JSON."""
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    """One JSON document, nothing else. A figure that was not measured (NaN) becomes null: JSON has no NaN."""
+    click.echo(json.dumps(without_nan(document), indent=2, allow_nan=False))
+
+
+def without_nan(document: object) -> object:
+    """The same document with None in place of NaN and infinity."""
+    if isinstance(document, dict):
+        return {key: without_nan(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [without_nan(value) for value in document]
+    return None if isinstance(document, float) and not isfinite(document) else document

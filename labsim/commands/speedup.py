@@ -12,7 +12,7 @@ from ..sim.speedup import (
     speedup,
     tokens_per_step,
 )
-from .options import print_json, wrong_values_exit_2
+from .options import MAX_K, print_json, wrong_values_exit_2
 
 
 @click.command("speedup")
@@ -50,7 +50,7 @@ def command(alpha: float, k: int, overhead: float, per_token: bool, as_json: boo
 def compute(alpha: float, k: int, overhead: float, per_token: bool) -> dict[str, object]:
     """The JSON document of the command. ValueError for values outside their range."""
     check_probability("alpha", alpha)
-    check_whole("k", k)
+    check_whole("k", k, 1, MAX_K)
     check_positive("overhead", overhead, zero=True)
     tokens = tokens_per_step(alpha, k, per_token=per_token)
     return {

@@ -177,8 +177,11 @@ def _usable(notebook: Path, golden: str | Path | None = None) -> Iterator[None]:
         else:
             text = f"{notebook}: there is no such notebook"
         raise NotebookError(text, RunResult(notebook, NotebookError.status)) from error
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise NotebookError(f"{notebook.name}: {error}", RunResult(notebook, NotebookError.status)) from error
+    except (KeyError, AttributeError, TypeError, RecursionError) as error:
+        text = f"{notebook.name}: not a notebook of format 4 ({type(error).__name__}: {error})"
+        raise NotebookError(text, RunResult(notebook, NotebookError.status)) from error
 
 
 @contextmanager

@@ -117,8 +117,13 @@ def expected_tokens_linear(alpha_d: float, k: int) -> float:
 def expected_tokens_geometric(alpha_c: float, k: int) -> float:
     """(1 - alpha_c^(K+1)) / (1 - alpha_c): exact for one constant conditional acceptance (Leviathan et al., eq. 1)."""
     alpha_c, k = check_probability("alpha_c", alpha_c), check_whole("k", k)
-    # The quotient is 0/0 at 1 and loses digits close to it; the sum is the same polynomial without either trouble.
-    return sum(alpha_c**i for i in range(k + 1))
+    if k > 1000 and alpha_c < 0.99:
+        return (1 - alpha_c ** (k + 1)) / (1 - alpha_c)
+    # The quotient is 0/0 at 1 and loses digits close to it; Horner's scheme has neither trouble.
+    total = 1.0
+    for _ in range(k):
+        total = 1.0 + alpha_c * total
+    return total
 
 
 def constant_conditional_acceptance(alpha_d: float, k: int) -> float:

@@ -92,6 +92,7 @@ def find_draft(kind: str | Draft | Model, target: str | Model) -> Draft:
         return _small_model(kind)
     key = str(kind).strip().lower().replace("_", "-").replace(" ", "-")
     key = {
+        "heads": "parallel",
         "eagle-3": "eagle3",
         "eagle-3.1": "eagle3",
         "eagle3.1": "eagle3",

@@ -56,6 +56,8 @@ def _number(name: str, value: object, allowed: str) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise out_of_range(name, repr(value), allowed) from None
+    except OverflowError:
+        raise out_of_range(name, "too large to compute with", allowed) from None
     if not isfinite(number):
         raise out_of_range(name, value, allowed)
     return number

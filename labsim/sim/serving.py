@@ -151,9 +151,13 @@ def trace(
     engine = Engine(cost.step_seconds, k, config or EngineConfig(), prompts, outputs, sampler)
     engine.play(scheduled, replace_finished=concurrency is not None)
     measured = workload.measured(count, concurrency)
-    # Beyond the last arrival the load drains.
-    last = measured[-1] if concurrency is None else -1
-    end = engine.arrival[last] if workload.steady else max(engine.finish)
+    if not workload.steady:
+        end = max(engine.finish)
+    elif concurrency is None:
+        # Above capacity requests finish long after they came: only their finish times show what the engine does.
+        end = max(engine.finish[r] for r in measured)
+    else:
+        end = engine.arrival[-1]  # beyond the last arrival the load drains
     return engine.to_trace(concurrency, measured, (engine.arrival[measured[0]], end))
 
 

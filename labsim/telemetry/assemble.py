@@ -167,6 +167,8 @@ def _judge(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecord) 
         )
     if record.drafts is not None and record.drafts < FEW_DRAFTS:
         reading.warn(f"small sample: {record.drafts} drafts; below {FEW_DRAFTS} alpha is good to +-0.1 at best")
+    elif record.drafts is None and record.drafted is not None and record.drafted < FEW_DRAFTS:
+        reading.warn(f"small sample: {record.drafted} drafted tokens; below {FEW_DRAFTS} drafts alpha is a rough guess")
     elif record.drafts is not None and len(windows) > 1:
         small = sum(1 for window in windows if window.drafts < FEW_DRAFTS)
         if small:

@@ -8,8 +8,9 @@
     Drafts:                                  9000
       Position 0:                            65.06
 
-Rates are per cent in this block, also per position; counts are exact and come first. Blocks are quoted, indented, cut,
-and begin behind a progress bar; SGLang prints `Accept length` and calls the limit `Max request concurrency`.
+Rates are per cent in this block, also per position; counts are exact and come first. Blocks are quoted, indented, cut
+at either end, and begin behind a progress bar; SGLang prints `Accept length` and calls the limit `Max request
+concurrency`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from .sums import Observation
 from .values import count, draft_length, length, number, survival
 
 _HEADER = re.compile(r"Serving Benchmark Result")
+# Names that no other program prints: a block whose head was lost begins at one of them, and again where one repeats.
+_HEADLESS = re.compile(r"(?:Mean TTFT \(ms\)|Acceptance rate \(%\)) *:")
 _FOOTER = re.compile(r"^\W*={20,}\W*$")
 _FIELD = re.compile(r"^\W*?([A-Za-z][A-Za-z0-9 ().%/_-]{2,48}?)\s*:\s*\**\s*(\S{1,40})")
 _POSITION = re.compile(r"^\W*Position\s+(\d{1,4})\s*:\s*\**\s*([\d.]{1,12})\s*%?")
@@ -43,7 +46,7 @@ _BENCH = {
 class BenchText(LineReader):
     """Benchmark blocks; each is one run."""
 
-    wants = _HEADER
+    wants = re.compile(f"{_HEADER.pattern}|{_HEADLESS.pattern}")
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,6 +64,10 @@ class BenchText(LineReader):
             self._close()
             self.collecting, self.lines, self.finished = True, 1, False
             return
+        headless = _HEADLESS.search(text)
+        if headless and (not self.collecting or headless[0].rstrip(" :").lower() in self.fields):
+            self._close()
+            self.collecting, self.lines, self.finished = True, 1, False
         self.lines += 1
         if _FOOTER.match(text) and self.lines > 2:
             self.finished = True

@@ -89,6 +89,7 @@ class _Session:
         self.scanner = Scanner(self.readers)
         self.files: list[str] = []
         self.notes: list[str] = []
+        self.oversized = False
 
     def read_file(self, stream: BinaryIO, name: str, need_speculation: bool = True) -> None:
         self.files.append(name)
@@ -111,6 +112,7 @@ class _Session:
                 for held in document:
                     self.scanner.feed(held)
                 document = None
+                self.oversized = True
             else:
                 self.scanner.feed(part)
         cut = None
@@ -148,6 +150,8 @@ class _Session:
             return "it is empty" if not notes else notes[0]
         if refusals:
             return refusals[0]
+        if self.oversized:
+            return f"it is one JSON document of over {LARGEST_DOCUMENT >> 20} MiB; save it without per-request details"
         if cut is not None:
             return f"the JSON is cut or damaged ({_short(cut)})"
         if self.scanner.binary():

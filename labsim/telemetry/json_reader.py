@@ -1,6 +1,6 @@
 """JSON in any shape: one document, one document per line (JSONL), server-sent events, lines within a log.
 
-A document is parsed whole up to 64 MiB; longer inputs are read line by line. A streamed answer repeats its figures in
+A document is parsed whole up to 128 MiB; longer inputs are read line by line. A streamed answer repeats its figures in
 every chunk, cumulated: the last one of each id counts.
 """
 
@@ -19,7 +19,7 @@ from .reader import LineReader
 from .record import Bench
 from .scatter import lag_one
 
-LARGEST_DOCUMENT = 64 << 20
+LARGEST_DOCUMENT = 128 << 20
 
 _KEYS = re.compile(
     r'"(?:draft_n|spec_verify_ct|spec_accept_length|acceptance_histogram|speculative_decoding|num_draft_tokens|'

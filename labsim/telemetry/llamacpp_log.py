@@ -27,7 +27,9 @@ _CUT = re.compile(r"draft acceptance(?: rate)?\s*=")
 _MEAN = re.compile(r"mean (?:len|acceptance length)\s*=\s*(\d+\.\d\d)(?!\d)")
 _RATES = re.compile(r"(?:acceptance rate per position|acc per pos|#acc rate/pos)\s*=\s*\(([\d.,\s]*)\)")
 _TASK = re.compile(r"\btask\s+(-?\d{1,12})\b")
-_STATISTICS = re.compile(r"statistics\s+([\w.-]+)\s*:.*?#gen tokens\s*=\s*(\d{1,15}),\s*#acc tokens\s*=\s*(\d{1,15})")
+_STATISTICS = re.compile(
+    r"statistics\s+([\w.-]+)\s*:.{0,300}?#gen tokens\s*=\s*(\d{1,15}),\s*#acc tokens\s*=\s*(\d{1,15})"
+)
 _GEN_DRAFTS = re.compile(r"#gen drafts\s*=\s*(\d{1,15})")
 _TOOL = re.compile(r"^\W*(?:[\d.]+ )?(?:I )?(n_draft|n_drafted|n_accept)\s*=\s*(\d{1,15})\s*$")
 

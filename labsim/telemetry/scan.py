@@ -21,13 +21,14 @@ ANCHORS = (
     b"pecDec",
     b"fficiency",
     b"Benchmark Result",
+    b" TTFT (ms)",
     b"Engine 0",
     b"acc per pos",
     b"] AVERAGE",
     b"num_spec",
 )
 _LONGEST_CARRY = 8 << 20
-_METRICS_HEAD = re.compile(rb"^\W*(?:# (?:HELP|TYPE) |\w+[:_]\w+(?:\{[^\n]*\})?[ \t|]+[\d.]+)", re.MULTILINE)
+_METRICS_HEAD = re.compile(rb"^# (?:HELP|TYPE) ", re.MULTILINE)
 
 
 class Scanner:

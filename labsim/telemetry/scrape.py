@@ -76,24 +76,15 @@ def increase(before: Snapshot, after: Snapshot) -> Change:
     fallen = [series for series, value in after.values.items() if value < before.values.get(series, value)]
     if fallen and _same_process(before, after) and not _risen(before, after):
         return Change(increase(after, before).values, swapped=True)
-    values: dict[Series, float] = {}
-    resets = appeared = 0
-    for series, value in after.values.items():
-        if series not in before.values:
-            appeared += 1
-            values[series] = value
-        elif series in fallen or _restarted(series, before, after):
-            values[series] = value
-        else:
-            values[series] = value - before.values[series]
-    resets = len({labels_without_position(series[1]) for series in fallen})
-    # When one counter of an engine fell, all of that engine's counters started again.
-    for series in values:
-        if series in before.values and any(
-            labels_without_position(series[1]) == labels_without_position(other[1]) for other in fallen
-        ):
-            values[series] = after.values[series]
-    return Change(values, resets=resets, appeared=appeared)
+    # When one counter of an engine fell or was created anew, all of that engine's counters started again.
+    restarted = {labels_without_position(series[1]) for series in fallen}
+    restarted |= {labels_without_position(series[1]) for series in after.values if _created_anew(series, before, after)}
+    values = {
+        series: value - (0.0 if labels_without_position(series[1]) in restarted else before.values.get(series, 0.0))
+        for series, value in after.values.items()
+    }
+    appeared = sum(1 for series in after.values if series not in before.values)
+    return Change(values, resets=len(restarted), appeared=appeared)
 
 
 def labels_without_position(labels: Labels) -> Labels:
@@ -104,7 +95,7 @@ def _risen(before: Snapshot, after: Snapshot) -> bool:
     return any(value > before.values.get(series, value) for series, value in after.values.items())
 
 
-def _restarted(series: Series, before: Snapshot, after: Snapshot) -> bool:
+def _created_anew(series: Series, before: Snapshot, after: Snapshot) -> bool:
     old, new = before.created.get(series), after.created.get(series)
     return old is not None and new is not None and new > old + 1
 

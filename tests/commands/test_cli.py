@@ -117,7 +117,7 @@ def test_a_draft_below_break_even_loses() -> None:
         ([*SIMULATE, "--survival", ".74,.48,.3", "--concurrency", "0"], "concurrency is 0"),
         (["speedup", "--alpha", "1.3", "--k", "5"], "alpha is 1.3; allowed: 0 to 1"),
         (["speedup", "--alpha", "nan", "--k", "5"], "alpha is nan"),
-        (["speedup", "--alpha", "0.5", "--k", "0"], "k is 0; allowed: a whole number of at least 1"),
+        (["speedup", "--alpha", "0.5", "--k", "0"], "k is 0; allowed: a whole number from 1 to 1000"),
         (["speedup", "--alpha", "0.5", "--k", "2", "--overhead", "-1"], "overhead is -1.0"),
         (["speedup", "--alpha", "half", "--k", "2"], "'half'"),
         (["speedup", "--k", "2"], "--alpha"),
@@ -145,3 +145,62 @@ def test_help_is_there(arguments: list[str]) -> None:
     result = labsim(*arguments)
     assert result.returncode == 0
     assert "labsim" in result.stdout
+
+
+def test_a_busy_engine_never_gains_more_than_its_acceptance_length() -> None:
+    """Verified tokens must not push users out of the batch: then fewer decode, each of them faster."""
+    report = document(*SIMULATE, "--survival", ".74,.48,.30", "--concurrency", "384,1024")
+    for row in report["rows"]:
+        assert row["speedup"] < row["acceptance_length"]
+        assert row["mean_batch"] > 0.8 * row["baseline"]["mean_batch"]
+    assert report["rows"][1]["throughput_ratio"] < 1
+    assert any("loses" in warning for warning in report["rows"][1]["warnings"])
+
+
+def test_saturation_by_prompts_is_said() -> None:
+    report = document(*SIMULATE, "--survival", ".74,.48,.30", "--concurrency", "128", "--prompt-tokens", "8000")
+    assert "judge by tokens/s" in report["rows"][0]["warnings"][0]
+
+
+def test_long_answers_keep_their_mean() -> None:
+    arguments = ["--survival", ".74,.48,.30", "--concurrency", "1", "--output-tokens", "20000", "--requests", "40"]
+    row = document(*SIMULATE, *arguments, "--length-sigma", "0.2")["rows"][0]
+    drawn = row["baseline"]["throughput_tokens_per_second"] / row["baseline"]["requests_per_second"]
+    assert 17_000 < drawn < 23_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["speedup", "--alpha", ".7", "--k", "1000000000"], "1 to 1000"),
+        (["speedup", "--alpha", ".7", "--k", "9" * 400], "k is too large to compute with"),
+        ([*SIMULATE, "--survival", ".7,.4,.3", "--concurrency", "100000"], "1 to 4096"),
+        ([*SIMULATE, "--survival", ".7,.4,.3", "--requests", "1000000"], "1 to 50000"),
+        ([*SIMULATE, "--survival", ".7,.4,.3", "--length-sigma", "1e200"], "length_sigma is 1e+200; allowed: 0 to 3"),
+        ([*SIMULATE, "--survival", ".7,.4,.3", "--output-tokens", "0"], "output_tokens is 0"),
+    ],
+)
+def test_limits_end_at_once_with_the_allowed_range(arguments: list[str], says: str) -> None:
+    result = labsim(*arguments)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert says in result.stderr
+
+
+def test_what_was_not_measured_is_null_not_nan() -> None:
+    arguments = ["--concurrency", "4", "--output-tokens", "1.2", "--length-sigma", "0.3", "--requests", "16"]
+    result = labsim(*SIMULATE, "--survival", ".74,.48,.30", *arguments, "--json")
+    assert result.returncode in (0, 2)
+    assert "Traceback" not in result.stderr
+    if result.returncode == 0:
+        json.loads(result.stdout, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_heads_are_a_draft() -> None:
+    report = document("breakeven", "--gpu", "h100", "--model", "llama-3.1-8b", "--draft", "heads", "--k", "3")
+    assert report["rows"][0]["step_ratio"] > 1
+
+
+def test_bare_labsim_prints_its_help() -> None:
+    result = labsim()
+    assert result.returncode == 0
+    assert "Commands:" in result.stdout

@@ -97,6 +97,10 @@ def clipped(target, k, overhead):
     return min(1.0, (target * (1 + overhead) - 1) / k)
 
 
+def limit_without_overhead(target, k, overhead):
+    return (target * (1 + overhead) - 1) / k if target <= k + 1 else None
+
+
 def divided_by_k_plus_one(target, k, overhead):
     alpha = (target * (1 + overhead) - 1) / (k + 1)
     return alpha if alpha <= 1 else None
@@ -183,6 +187,10 @@ def geometric_mean(shares, alphas, k):
     return math.prod(a**s for s, a in zip(shares, alphas, strict=True))
 
 
+def first_and_last(shares, alphas, k):
+    return by_steps([shares[0], shares[-1]], [alphas[0], alphas[-1]], k)
+
+
 def the_worst(shares, alphas, k):
     return min(alphas)
 
@@ -208,6 +216,7 @@ ANSWERS = {
             Wrong(per_token, "this is a per-token alpha"),
             Wrong(above_one, "a rate above 1"),
             Wrong(clipped),
+            Wrong(limit_without_overhead),
             Wrong(divided_by_k_plus_one),
         ),
     ),
@@ -233,6 +242,7 @@ ANSWERS = {
             Wrong(mixed_tokens_per_step, "this is tokens per step"),
             Wrong(geometric_mean),
             Wrong(the_worst),
+            Wrong(first_and_last),
         ),
     ),
 }

@@ -98,6 +98,21 @@ def lookup_zero(mode, k, draft):
     return table(mode, k, draft) | ({"prompt_lookup_max": 0} if mode == "n-gram" else {})
 
 
+def lookup_none(mode, k, draft):
+    return table(mode, k, draft) | ({"prompt_lookup_max": None} if mode == "n-gram" else {})
+
+
+def unknown_key(mode, k, draft):
+    return table(mode, k, draft) | {"num_spec_tokens": k}
+
+
+def min_only(mode, k, draft):
+    """vLLM takes the one that is given for both."""
+    if mode != "n-gram":
+        return table(mode, k, draft)
+    return {"method": "ngram", "num_speculative_tokens": k, "prompt_lookup_min": 2}
+
+
 # 02.4 cause of the tail
 
 
@@ -138,6 +153,17 @@ def by_the_mean(before, after):
 
 def by_request_tails(before, after):
     return "prefill stalls" if after["tpot_p99_ms"] > before["tpot_p99_ms"] else "prefill crosses 1 %"
+
+
+def two_thresholds(before, after):
+    share = after["prefill_step_share"]
+    return "longer steps" if share < 0.01 else "prefill crosses 1 %" if share < 0.05 else "prefill stalls"
+
+
+def a_larger_threshold(before, after):
+    if after["prefill_step_share"] < 0.015:
+        return "longer steps"
+    return "prefill crosses 1 %" if before["prefill_step_share"] < 0.015 else "prefill stalls"
 
 
 # 02.5 memory of a head
@@ -184,7 +210,7 @@ ANSWERS = {
         ),
     ),
     "02.2": Answers(
-        right=(table, with_more_keys),
+        right=(table, with_more_keys, min_only),
         wrong=(
             Wrong(eagle_as_a_model, "an EAGLE head served as a draft model"),
             Wrong(eagle_one, "the method is EAGLE-1"),
@@ -194,6 +220,8 @@ ANSWERS = {
             Wrong(always_three),
             Wrong(as_json_text),
             Wrong(lookup_zero),
+            Wrong(lookup_none),
+            Wrong(unknown_key),
         ),
     ),
     "02.3": Answers(
@@ -215,6 +243,8 @@ ANSWERS = {
             Wrong(one_is_one_percent, "1 % written as 1"),
             Wrong(by_the_mean, "judged by the mean"),
             Wrong(by_request_tails),
+            Wrong(two_thresholds),
+            Wrong(a_larger_threshold),
         ),
     ),
     "02.5": Answers(

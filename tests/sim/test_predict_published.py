@@ -172,3 +172,35 @@ def test_shipped_coefficients_are_those_of_the_fit() -> None:
     script = ROOT / "benchmarks" / "fit_calibration.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+HEADER = (
+    "method,target,draft_or_head,hardware,engine,K,concurrency_or_batch,acceptance_length,draft_acceptance_rate,"
+    "speedup,speedup_metric,source,provenance\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "k", "length", "speedup", "why"),
+    [
+        ("8xH100 DP8", "3", "2.5", "1.5", "data parallel"),
+        ("1xA100 40G", "3", "2.5", "1.5", "another variant"),
+        ("1xH100 PCIe", "3", "2.5", "1.5", "another variant"),
+        ("0xH100", "3", "2.5", "1.5", "at least 1"),
+        ("1xH100", "3", "9.9", "1.5", "above K + 1"),
+        ("1xH100", "3", "2.5", "1e-320", "speed-up"),
+        ("1xH100", "0/1/4", "2.5", "1.5", ""),
+        ("1xH100", "1e308", "2.5", "1.5", ""),
+    ],
+)
+def test_an_impossible_or_unknown_row_is_skipped_with_a_reason(tmp_path, hardware, k, length, speedup, why):
+    path = tmp_path / "rows.csv"
+    good = 'EAGLE-3,Llama-3.1-8B-Instruct,,1xH100,SGLang,3,4,2.5,,1.8,throughput,"x",primary\n'
+    odd = f'EAGLE-3,Llama-3.1-8B-Instruct,,{hardware},SGLang,{k},4,{length},,{speedup},throughput,"x",primary\n'
+    path.write_text(HEADER + good + odd)
+    command = [sys.executable, str(ROOT / "benchmarks" / "predict_published.py"), "--csv", str(path), "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    document = json.loads(result.stdout)
+    assert len(document["rows"]) == 1
+    assert len(document["skipped"]) == 1
+    assert why in document["skipped"][0]["why"]

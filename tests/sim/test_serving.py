@@ -376,3 +376,12 @@ def test_published_cost_model_plugs_in():
 def test_wrong_values_are_named(build, name):
     with pytest.raises(ValueError, match=name):
         build()
+
+
+def test_an_overloaded_open_loop_shows_its_capacity():
+    """Above capacity throughput levels off; it does not fall because the window ends with the last arrival."""
+    cost = cost_model("h100", "llama-3.1-8b", "eagle3")
+    rates = (60.0, 300.0, 3000.0)
+    runs = [compare(cost, Workload(arrival_rate=rate), 3, (0.74, 0.48, 0.3)) for rate in rates]
+    plain = [run.baseline.throughput_tokens_per_second for run in runs]
+    assert min(plain) > 0.6 * max(plain)

@@ -46,6 +46,20 @@ def test_a_cut_block_keeps_what_it_printed() -> None:
     assert has_warning(record, "truncated")
 
 
+def test_a_block_without_its_head() -> None:
+    block = out.bench_block(STEPS, K)
+    record = read_text(block[block.index("Mean TTFT") :])
+    assert_truth(record, TRUTH, "drafts", "drafted", "accepted", "alpha")
+    assert (record.bench.concurrency, record.bench.tpot_p99_ms) == (None, 8.0)
+    tail = read_text(block[block.index("Acceptance rate") :])
+    assert_truth(tail, TRUTH, "drafts", "drafted", "accepted", "alpha")
+    twice = read_text(
+        "## first\n" + block[block.index("Mean TTFT") : -52] + "## second\n" + block[block.index("Mean TTFT") :]
+    )
+    assert twice.drafts == 2 * TRUTH["drafts"]
+    assert twice.bench is None
+
+
 def test_the_document_mixes_per_cent_and_fractions() -> None:
     document = out.bench_json(STEPS, K)
     assert document["spec_decode_acceptance_rate"] > 1 > document["spec_decode_per_position_acceptance_rates"][0]

@@ -62,6 +62,13 @@ def test_a_restart_of_one_engine(tmp_path: Path) -> None:
     assert has_warning(record, "counter reset: counters of 1 engine(s)")
 
 
+def test_a_restart_that_has_already_overtaken_the_old_counts(tmp_path: Path) -> None:
+    """No counter falls; only the newer creation stamps say that the later values are all of the new process."""
+    record = read(files(tmp_path, out.vllm_metrics(FIRST, K), out.vllm_metrics(LATER, K, created=1.8e9)))
+    assert_truth(record, out.truth(both(LATER), K))
+    assert has_warning(record, "counter reset")
+
+
 def test_without_stamps_the_order_as_given_holds(tmp_path: Path) -> None:
     def bare(engines: dict[str, out.Steps]) -> str:
         return "\n".join(line for line in out.vllm_metrics(engines, K).splitlines() if "_created" not in line) + "\n"

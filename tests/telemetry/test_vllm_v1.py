@@ -104,6 +104,17 @@ def test_two_processes_with_the_same_engine_number_stay_apart() -> None:
     assert {w.engine for w in read_text("\n".join(lines)).windows} == {"100/000", "200/000"}
 
 
+def test_interleaved_processes_keep_their_engine_numbers() -> None:
+    """The metrics line of one process follows the engine line of another."""
+    lines = []
+    for i in range(3):
+        lines += [f"(APIServer pid={p}) " + out.vllm_engine_line(e, 10.0 * i) for p, e in ((100, 0), (200, 3))]
+        lines += [
+            f"(APIServer pid={p}) " + out.vllm_v1_line(STEPS[:n], K, at=10.0 * i) for p, n in ((100, 50), (200, 90))
+        ]
+    assert {(w.engine, w.drafts) for w in read_text("\n".join(lines)).windows} == {("100/000", 50), ("200/003", 90)}
+
+
 @pytest.mark.parametrize("width", [78, 80, 96, 100, 120, 132, 200])
 @pytest.mark.parametrize("wording", ["0.9", "0.10.2"])
 def test_wrapped_lines_that_lose_the_space_at_the_wrap(width: int, wording: str) -> None:

@@ -38,7 +38,7 @@ def _some_alpha_and_k(rng: Random) -> tuple[float, int]:
 
 def _some_wish(rng: Random) -> tuple[float, int, float]:
     k = rng.randint(2, 9)
-    return round(rng.uniform(1.2, 0.6 * k + 1), 2), k, round(rng.uniform(0.02, 0.5), 2)
+    return round(rng.uniform(1.2, 1.2 * k + 1), 2), k, round(rng.uniform(0.02, 0.5), 2)
 
 
 def _some_rates(rng: Random) -> tuple[list[float]]:
@@ -122,7 +122,7 @@ EXERCISES = (
         ),
         check=Check(
             reference=needed_alpha,
-            cases=[(2.0, 5, 0.1), (3.0, 5, 0.1), (2.0, 5, 0.3), (4.0, 2, 0.1)],
+            cases=[(2.0, 5, 0.1), (3.0, 5, 0.1), (2.0, 5, 0.3), (4.0, 2, 0.1), (3.0, 2, 0.1)],
             random_cases=_some_wish,
             misconceptions=[
                 Misconception(
@@ -229,7 +229,12 @@ EXERCISES = (
         ),
         check=Check(
             reference=mixed_alpha,
-            cases=[([0.7, 0.3], [0.7, 0.4], 5), ([0.5, 0.5], [0.9, 0.1], 4), ([1.0], [0.6], 3)],
+            cases=[
+                ([0.7, 0.3], [0.7, 0.4], 5),
+                ([0.5, 0.5], [0.9, 0.1], 4),
+                ([1.0], [0.6], 3),
+                ([0.5, 0.2, 0.3], [0.8, 0.3, 0.6], 3),
+            ],
             random_cases=_some_traffic,
             misconceptions=[
                 Misconception(

@@ -24,20 +24,41 @@ def speculative_config(mode: str, k: int, draft: str) -> dict[str, Any]:
     return {"method": method, "model": draft, "num_speculative_tokens": k}
 
 
+# Of vLLM's SpeculativeConfig, those that a learner may reasonably add.
+KNOWN_KEYS = {
+    "method",
+    "model",
+    "num_speculative_tokens",
+    "prompt_lookup_max",
+    "prompt_lookup_min",
+    "draft_tensor_parallel_size",
+    "max_model_len",
+    "quantization",
+    "revision",
+    "enforce_eager",
+    "disable_padded_drafter_batch",
+    "speculative_model",
+}
+
+
 def essence(config: Any) -> dict[str, Any]:
     """What decides about a config; further keys that vLLM knows are the learner's business."""
     if not isinstance(config, Mapping):
         return {"type": type(config).__name__}
     # Without a method, vLLM takes a config with a model for a draft model.
     method = config.get("method", "draft_model" if "model" in config else None)
-    longest, shortest = config.get("prompt_lookup_max", 1), config.get("prompt_lookup_min", 1)
+    # Given only one of the two, vLLM takes it for both.
+    shortest = config.get("prompt_lookup_min", config.get("prompt_lookup_max", 1))
+    longest = config.get("prompt_lookup_max", shortest)
+    lookup = all(type(n) is int and n >= 1 for n in (shortest, longest)) and longest >= shortest
     return {
         "type": "dict",
         "flags of older releases": sorted(key for key in config if str(key).startswith("speculative_")),
+        "keys that vLLM does not know": sorted(str(key) for key in config if key not in KNOWN_KEYS),
         "method": method,
         "num_speculative_tokens": config.get("num_speculative_tokens"),
         "model": config.get("model"),
-        "prompt_lookup_max at least prompt_lookup_min": method != "ngram" or longest >= shortest,
+        "prompt_lookup_max and prompt_lookup_min whole numbers, 1 <= min <= max": method != "ngram" or lookup,
     }
 
 

@@ -1,4 +1,4 @@
-"""Simulated before/after pairs for the exercise on tails: real reports, one or two per cause."""
+"""Simulated before/after pairs for the exercise on tails: real reports, several per cause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from ...sim.workload import LogNormal, Workload
 CAUSES = ("longer steps", "prefill crosses 1 %", "prefill stalls")
 KEYS = ("chunk_gap_p50_ms", "chunk_gap_p99_ms", "prefill_step_share", "tpot_mean_ms", "tpot_p99_ms")
 # (users, mean prompt, mean answer, token budget)
-LOADS = ((1, 300, 400, 2048), (4, 2000, 700, 2048), (56, 300, 400, 512), (8, 300, 1000, 2048), (32, 2000, 400, 2048))
+LOADS: tuple[tuple[int, int, int, int], ...] = (
+    (1, 300, 400, 2048),
+    (4, 2000, 700, 2048),
+    (56, 300, 400, 512),
+    (8, 300, 1000, 2048),
+    (32, 2000, 400, 2048),
+    (4, 300, 800, 2048),
+    (4, 300, 300, 2048),
+)
 
 Report = Mapping[str, float]
 
@@ -28,7 +36,7 @@ def cause_of_the_tail(before: Report, after: Report) -> str:
 
 @cache
 def tail_cases() -> tuple[tuple[dict[str, float], dict[str, float]], ...]:
-    """(before, after) of five loads on Llama-3.1-8B and one H100, chat acceptance, K = 3."""
+    """(before, after) of seven loads on Llama-3.1-8B and one H100, chat acceptance, K = 3."""
     cost = cost_model("h100", "llama-3.1-8b", "eagle3")
     chat = Acceptance((0.622, 0.381, 0.252), request_std=0.3, autocorrelation=0.265)
     pairs = []
