@@ -63,3 +63,11 @@ def test_an_optional_finding_does_not_fail_the_doctor() -> None:
 def test_an_unsupported_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.sys, "version_info", (3, 14, 0))
     assert not doctor.check_python().ok
+
+
+def test_a_driver_that_fails_is_not_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert "no NVIDIA GPU" in doctor.check_processor().detail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import subprocess
 import tomllib
@@ -110,3 +111,19 @@ def run_with_python(extra: dict[str, str]) -> subprocess.CompletedProcess[str]:
     import os
 
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **extra}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("stamp", ["", "{", '{"digest": "other"}'])
+def test_a_broken_stamp_means_set_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamp: str) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import setup_env
+
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    (tmp_path / "labsim-setup.json").write_text(stamp)
+    monkeypatch.setattr(setup_env, "VENV", tmp_path)
+    monkeypatch.setattr(setup_env, "STAMP", tmp_path / "labsim-setup.json")
+    wanted = {"digest": "this", "prefix": str(tmp_path)}
+    assert not setup_env.is_current(wanted)
+    (tmp_path / "labsim-setup.json").write_text(json.dumps(wanted))
+    assert setup_env.is_current(wanted)

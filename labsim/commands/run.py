@@ -78,6 +78,8 @@ def command(
     for name, _ in typed:
         if sum(name == other for other, _ in typed) > 1:
             raise click.UsageError(f"parameter {name} is given twice")
+    if out:
+        _check_out(out, notebooks)
     documents: list[dict[str, Any]] = []
     failed = False
     with _progress(len(notebooks), shown=not as_json) as progress:
@@ -109,6 +111,20 @@ def command(
     if as_json:
         print_json({"ok": not failed, "notebooks": documents})
     ctx.exit(1 if failed else 0)
+
+
+def _check_out(out: Path, notebooks: tuple[Path, ...]) -> None:
+    """Refuse a folder that cannot be written, that holds the sources, or in which two notebooks would meet."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(f"--out {out} cannot be created: {error.strerror}") from error
+    names = [notebook.name for notebook in notebooks]
+    for notebook in notebooks:
+        if notebook.resolve().parent == out.resolve():
+            raise click.UsageError(f"--out {out} is the folder of {notebook.name} itself; choose another")
+        if names.count(notebook.name) > 1:
+            raise click.UsageError(f"--out {out}: two of the notebooks are called {notebook.name}; run them apart")
 
 
 def _run_one(

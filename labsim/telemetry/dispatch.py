@@ -34,26 +34,26 @@ def read(paths: Sequence[str | Path] | str | Path, progress: Progress | None = N
     `progress` is called with the bytes read of the current file. Raises TelemetryError, a ValueError of one sentence,
     for what is no telemetry or says nothing about speculation.
     """
-    session = _Session(progress)
+    call = _Call(progress)
     for path in _listed(paths):
         with open_source(path) as (stream, name):
-            session.read_file(stream, name)
-    return session.record()
+            call.read_file(stream, name)
+    return call.record()
 
 
 def read_stream(stream: BinaryIO, name: str = "stream", progress: Progress | None = None) -> AcceptanceRecord:
     """Acceptance telemetry of one open binary stream."""
-    session = _Session(progress, many=False)
-    session.read_file(stream, name)
-    return session.record()
+    call = _Call(progress, many=False)
+    call.read_file(stream, name)
+    return call.record()
 
 
 def read_bench(path: str | Path, progress: Progress | None = None) -> Bench:
     """Latencies of a client benchmark, also of one without speculation (a baseline). TelemetryError if it is none."""
-    session = _Session(progress, many=False)
+    call = _Call(progress, many=False)
     with open_source(path) as (stream, name):
-        session.read_file(stream, name, need_speculation=False)
-    found = session.benches()
+        call.read_file(stream, name, need_speculation=False)
+    found = call.benches()
     if not found:
         raise TelemetryError(f"{name}: no client benchmark in it (vllm bench serve, sglang.bench_serving)")
     if len(found) > 1:
@@ -70,7 +70,7 @@ def _listed(paths: Sequence[str | Path] | str | Path) -> list[str | Path]:
     return listed
 
 
-class _Session:
+class _Call:
     """Readers that live through all files of a call."""
 
     def __init__(self, progress: Progress | None, many: bool = True) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -383,3 +385,17 @@ def test_html_of_a_verdict_escapes_what_the_learner_wrote():
     verdict = Verdict(Status.WRONG, "got `<script>alert(1)</script>`", ("a < b",))
     assert "<script>" not in verdict.to_html("<b>x</b>")
     assert "a &lt; b" in verdict.to_html()
+
+
+class Unprintable:
+    def __eq__(self, other):
+        raise RuntimeError("no comparison")
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("value", [10**400, Fraction(10**400), Decimal("sNaN"), complex(1, 2), Unprintable()])
+def test_no_value_makes_judging_fail(value):
+    verdict = value_check(3.5).judge(lambda: value)
+    assert not verdict.passed
+    assert verdict.headline

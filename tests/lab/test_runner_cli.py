@@ -113,3 +113,26 @@ def test_help_needs_neither_papermill_nor_psutil() -> None:
         "heavy = {'papermill', 'psutil', 'nbformat', 'IPython', 'zmq'} & set(sys.modules)\nassert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("case", ["uncreatable", "own folder", "same names"])
+def test_an_output_folder_that_would_lose_something_is_refused(tmp_path: Path, case: str) -> None:
+    paths = [write(tmp_path / folder / "01_t.ipynb", "1 + 1") for folder in ("a", "b")]
+    chosen = {"uncreatable": paths[:1], "own folder": paths[:1], "same names": paths}[case]
+    out = {"uncreatable": Path("/dev/null/x"), "own folder": tmp_path / "a", "same names": tmp_path / "out"}[case]
+    command = [sys.executable, "-m", "labsim", "run", *map(str, chosen), "--no-golden", "--out", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert str(out) in result.stderr
+
+
+@pytest.mark.parametrize("content", ["", "[[[", "[" * 100_000, '{"nbformat": 4, "cells": [{}]}'])
+def test_what_is_no_notebook_is_said_in_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "01_t.ipynb"
+    path.write_text(content)
+    command = [sys.executable, "-m", "labsim", "run", str(path), "--no-golden", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["notebooks"][0]["status"] == "notebook"
+    assert "Traceback" not in result.stderr
