@@ -14,7 +14,8 @@ setup:
 
 lab: setup
 	@$(BIN)/labsim doctor
-	@JUPYTER_PREFER_ENV_PATH=1 $(BIN)/jupyter lab --ip=127.0.0.1 $(ALLOW_ROOT) notebooks/00_start_here.ipynb
+	@JUPYTER_PREFER_ENV_PATH=1 $(BIN)/jupyter lab --ip=127.0.0.1 $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" \
+		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 test:
 	@$(SETUP) --browser

@@ -39,8 +39,10 @@ def command(
     """
     with wrong_values_exit_2():
         cost = cost_model(gpu, model, draft, tensor_parallel=tensor_parallel, dtype=dtype, engine=engine)
-        report = compute(cost, k, concurrency, context, alpha)
-        fits = requests_that_fit(gpu, model, context, draft=draft, tensor_parallel=tensor_parallel, dtype=dtype)
+        fits = requests_that_fit(
+            gpu, model, context, draft=draft, tensor_parallel=tensor_parallel, dtype=dtype, engine=engine
+        )
+        report = compute(cost, k, concurrency, context, alpha, min(LIMIT, max(1, fits)))
     report = {"gpu": gpu, "model": model, "draft": draft, **report, "requests_that_fit": fits}
     if as_json:
         print_json(report)
@@ -49,9 +51,11 @@ def command(
 
 
 def compute(
-    cost: CostModel, k: int, concurrency: tuple[int, ...], context: int, alpha: float | None
+    cost: CostModel, k: int, concurrency: tuple[int, ...], context: int, alpha: float | None, limit: int = LIMIT
 ) -> dict[str, object]:
-    """The JSON document of the command. `pays_at` lists the ranges of concurrency up to 4,096 in which alpha wins."""
+    """The JSON document of the command. `pays_at` lists the ranges of concurrency up to `limit` in which alpha wins;
+    `stops_paying_with_5_percent` where that ends with 5 % less and more acceptance (None: not up to `limit`).
+    """
     check_whole("k", k, 1, MAX_K)
     for one in concurrency:
         check_whole("concurrency", one)
@@ -66,7 +70,11 @@ def compute(
         rows.append(row)
     report: dict[str, object] = {"k": k, "context": context, "alpha_kind": "accepted/drafted", "rows": rows}
     if alpha is not None:
-        report |= {"alpha": alpha, "pays_at": paying_ranges(cost, 1 + k * alpha, k, context, LIMIT)}
+        less, given, more = (paying_ranges(cost, 1 + k * a * alpha, k, context, limit) for a in (0.95, 1.0, 1.05))
+        ends = [
+            None if ranges and ranges[-1][1] == limit else ranges[-1][1] + 1 if ranges else 1 for ranges in (less, more)
+        ]
+        report |= {"alpha": alpha, "pays_at": given, "searched_up_to": limit, "stops_paying_with_5_percent": ends}
     return {**report, "cost_source": cost.source}
 
 
@@ -84,19 +92,22 @@ def print_table(report: dict) -> None:
         click.echo(line)
     click.echo("alpha is accepted/drafted; R is the time of a speculative step over a plain one.")
     if with_alpha:
-        click.echo(f"At alpha {report['alpha']:g} speculation {verdict(report['pays_at'])}.")
+        limit = report["searched_up_to"]
+        low, high = (end or f"beyond {limit}" for end in report["stops_paying_with_5_percent"])
+        click.echo(f"At alpha {report['alpha']:g} speculation {verdict(report['pays_at'], limit)}.")
+        click.echo(f"With 5 % less or more acceptance it stops at {low} or {high}: read it as a range, and measure.")
     fits = report["requests_that_fit"]
     told = f"The KV cache of {fits} such requests fits; beyond that they queue."
     click.echo(told if fits else "Nothing fits: weights and one request need more memory. Raise --tensor-parallel.")
     click.echo(f"Step cost: {report['cost_source']}")
 
 
-def verdict(ranges: list[tuple[int, int]]) -> str:
+def verdict(ranges: list[tuple[int, int]], limit: int) -> str:
     """The ranges in words."""
     if not ranges:
-        return f"pays at no concurrency up to {LIMIT}"
-    if ranges == [(1, LIMIT)]:
-        return f"pays at every concurrency up to {LIMIT}"
-    parts = [f"{first} to {last}" if last < LIMIT else f"{first} on" for first, last in ranges]
-    after = f", and stops paying at {ranges[-1][1] + 1}" if ranges[-1][1] < LIMIT else ""
+        return f"pays at no concurrency up to {limit}"
+    if ranges == [(1, limit)]:
+        return f"pays at every concurrency up to {limit}"
+    parts = [f"{first} to {last}" if last < limit else f"{first} on" for first, last in ranges]
+    after = f", and stops paying at {ranges[-1][1] + 1}" if ranges[-1][1] < limit else ""
     return f"pays at concurrency {' and '.join(parts)}{after}"

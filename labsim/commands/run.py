@@ -68,7 +68,7 @@ def command(
     \b
     labsim run notebooks/01_alpha_and_k.ipynb
     labsim run notebooks/*.ipynb --solve --out build/executed
-    labsim run notebooks/02_concurrency_and_tails.ipynb --scale full -p seed 3 --deadline 600
+    labsim run notebooks/02_concurrency_and_tails.ipynb --scale laptop -p seed 3 --deadline 600
     """
     from ..lab.outcome import Interrupted, RunError
 

@@ -23,8 +23,20 @@ MAX_CONCURRENCY, MAX_REQUESTS, MAX_TOKENS = 4096, 50_000, 100_000
 @click.option("--output-tokens", type=float, default=250.0, show_default=True, help="Mean answer length.")
 @click.option("--length-sigma", type=float, default=0.6, show_default=True, help="Spread of both (lognormal sigma).")
 @click.option("--requests", type=int, help="Simulated requests, at least 4 per user. Default: enough for a P99.")
-@click.option("--request-std", type=float, default=0.0, help="Spread between requests of their acceptance length.")
-@click.option("--autocorrelation", type=float, default=0.0, help="Lag-1 correlation of accepted counts in a request.")
+@click.option(
+    "--request-std",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Spread between requests of their acceptance length. Chat has about 0.3, and a worse TPOT P99 for it.",
+)
+@click.option(
+    "--autocorrelation",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Lag-1 correlation of accepted counts within a request. Chat has about 0.27.",
+)
 @click.option("--token-budget", type=int, default=2048, show_default=True, help="Prompt tokens per step, at most.")
 @click.option("--no-prefill", is_flag=True, help="Prompts are processed elsewhere.")
 @click.option("--seed", type=int, default=0, show_default=True)

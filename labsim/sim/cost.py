@@ -215,13 +215,24 @@ def cost_model(
         source = f"roofline, uncalibrated for this model and engine (pooled {kind} overheads)"
     else:
         overheads, source = table.pooled(shape.is_moe, engine), f"roofline with pooled {kind} overheads"
-    if wanted_tp is not None:
-        tp = wanted_tp
-    elif entry is not None and entry.gpu == chip.name:
-        tp = entry.tensor_parallel
-    else:
-        tp = default_tensor_parallel(chip, shape, weight_dtype)
+    tp = choose_tensor_parallel(chip, shape, weight_dtype, engine, wanted_tp, entry)
     return roofline(chip, shape, head, tp, weight_dtype, cache_dtype, overheads, source)
+
+
+def choose_tensor_parallel(
+    gpu: Gpu,
+    model: Model,
+    dtype: str,
+    engine: str | None = None,
+    wanted: int | None = None,
+    entry: calibration.Fitted | None = None,
+) -> int:
+    """GPUs per replica: as `wanted`, else as measured for this pair, else as few as hold the weights."""
+    if wanted is not None:
+        return wanted
+    entry = entry or calibration.load_table().find(gpu.name, model.name, engine)
+    measured = entry is not None and entry.gpu == gpu.name and GPUS.get(gpu.name) == gpu
+    return entry.tensor_parallel if measured else default_tensor_parallel(gpu, model, dtype)
 
 
 def default_tensor_parallel(gpu: Gpu, model: Model, dtype: str) -> int:

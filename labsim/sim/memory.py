@@ -6,7 +6,7 @@ long contexts that limit comes long before speculation stops paying.
 
 from __future__ import annotations
 
-from .cost import default_tensor_parallel, weight_bytes
+from .cost import choose_tensor_parallel, weight_bytes
 from .drafts import Draft, find_draft
 from .errors import check_whole
 from .hardware import BYTES_PER_WEIGHT, Gpu, check_dtype, find_gpu
@@ -24,6 +24,7 @@ def requests_that_fit(
     tensor_parallel: int | None = None,
     dtype: str | None = None,
     kv_dtype: str = "bf16",
+    engine: str | None = None,
 ) -> int:
     """Requests of `context` tokens each whose cache fits beside the weights; 0 when the weights alone do not.
 
@@ -34,7 +35,7 @@ def requests_that_fit(
     head = find_draft(draft, shape)
     named = split_model_name(model)[1] if isinstance(model, str) else None
     stored = check_dtype(dtype or named or shape.dtype)
-    tp = tensor_parallel or default_tensor_parallel(chip, shape, stored)
+    tp = choose_tensor_parallel(chip, shape, stored, engine, tensor_parallel)
     free = USABLE * tp * chip.memory_gb * 1e9 - weight_bytes(shape, stored) - 2 * head.read_parameters
     per_token = shape.kv_bytes_per_token(BYTES_PER_WEIGHT[check_dtype(kv_dtype)]) + head.kv_bytes_per_token
     return max(0, int(free / (per_token * context)))

@@ -204,3 +204,22 @@ def test_bare_labsim_prints_its_help() -> None:
     result = labsim()
     assert result.returncode == 0
     assert "Commands:" in result.stdout
+
+
+def test_the_end_is_given_as_a_range_and_searched_where_requests_fit() -> None:
+    report = document(*BREAKEVEN, "--context", "400", "--alpha", "0.46")
+    low, high = report["stops_paying_with_5_percent"]
+    assert low < report["pays_at"][0][1] < high
+    large = document(
+        "breakeven", "--gpu", "h200", "--model", "llama-3.3-70b", "--k", "3", "--context", "4000", "--alpha", ".46"
+    )
+    assert large["pays_at"] == [[1, large["requests_that_fit"]]]
+    assert large["stops_paying_with_5_percent"] == [None, None]
+
+
+def test_one_tensor_parallel_degree_for_price_and_memory() -> None:
+    """The measured 70B pair ran on 4 GPUs: without the flag both figures are those of 4."""
+    arguments = ["breakeven", "--gpu", "h200", "--model", "llama-3.3-70b", "--k", "3", "--context", "4000"]
+    default, four = document(*arguments), document(*arguments, "--tensor-parallel", "4")
+    assert default["rows"] == four["rows"]
+    assert default["requests_that_fit"] == four["requests_that_fit"]

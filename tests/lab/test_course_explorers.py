@@ -53,13 +53,13 @@ def test_speedup_frame_by_hand() -> None:
 
 
 def test_breakeven_frame_equals_the_cost_model() -> None:
-    frame = concurrency.break_even_by_concurrency().set(model="llama-3.3-70b", gpu="h200", k=5, context=2000)
+    frame = concurrency.break_even_by_concurrency().set(model="llama-3.3-70b", gpu="h200", k=5, context=8000)
     cost = cost_model("h200", "llama-3.3-70b", "eagle3")
-    fits = requests_that_fit("h200", "llama-3.3-70b", 2000)
+    fits = requests_that_fit("h200", "llama-3.3-70b", 8000)
     drawn = dict(zip(concurrency.CONCURRENCIES, frame.series[0].y, strict=True))
     assert 64 < fits < 256
     for c, value in drawn.items():
-        assert value == (pytest.approx(break_even(cost, 5, c, 2000).alpha_breakeven, rel=1e-4) if c <= fits else None)
+        assert value == (pytest.approx(break_even(cost, 5, c, 8000).alpha_breakeven, rel=1e-4) if c <= fits else None)
 
 
 def test_published_breakevens_show_in_the_explorer() -> None:

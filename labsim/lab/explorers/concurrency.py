@@ -51,7 +51,7 @@ def _breakeven_frame(policy: float, model: str, gpu: str, k: int, context: int) 
     ends = f"{alphas[1]:.2f} at concurrency 1, {alphas[last]:.2f} at {last}; it {reach}" if last else "no request fits"
     text = (
         f"{model} on {gpu}, EAGLE-3, K = {k}, context {context}: {ends}. The cache of {fits} such requests fits beside "
-        "the weights; the curve ends there."
+        "the weights; the curve ends at the last point below that."
     )
     drawn = [alphas.get(c) for c in CONCURRENCIES]
     return Frame([Series("break-even", CONCURRENCIES, drawn)], text=text, alt=f"One curve. {text}")
@@ -67,7 +67,7 @@ def three_tails(seed: int = 0, requests: int | None = None) -> Explorer:
         {
             "concurrency": Slider("concurrency", (1, 4, 8, 16, 32, 64, 128), value=32, unit="requests"),
             "prompt": Slider("mean prompt", (300, 2000), unit="tokens"),
-            "budget": Slider("tokens per step", (512, 2048), value=2048),
+            "budget": Slider("prompt slice", (512, 2048), value=2048, unit="tokens"),
             "k": Slider("draft length K", (1, 3, 5), value=3, unit="tokens"),
         },
         title="Three tails",
@@ -81,7 +81,7 @@ def _tails_frame(seed: int, requests: int | None, concurrency: int, prompt: int,
     cost = cost_model("h100", "llama-3.1-8b", "eagle3")
     chat = Acceptance(convert_survival(CHAT_SURVIVAL, k), request_std=0.1 * k, autocorrelation=CHAT_LAG1)
     load = Workload(prompt=LogNormal(prompt, 0.5), output=LogNormal(400, 0.6), requests=requests)
-    run = compare(cost, load, k, chat, concurrency, seed, EngineConfig(token_budget=budget))
+    run = compare(cost, load, k, chat, concurrency, seed, EngineConfig(token_budget=budget + concurrency * (k + 1)))
     plain, drafted = ([getattr(report, name) for name in METRICS] for report in (run.baseline, run.speculative))
     changes = ", ".join(
         f"{label} {after / before - 1:+.0%}" for label, before, after in zip(LABELS, plain, drafted, strict=True)
