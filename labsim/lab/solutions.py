@@ -13,7 +13,7 @@
 A block is the whole text of the exercise's cell. What stands before the first block (docstring, imports) makes the file
 readable for editors and linters and goes nowhere. An exercise cell carries the tag `exercise` and the metadata
 `{"labsim": {"exercise": "01.1"}}`; with `solve=True` the runner swaps its source for the block of the same id, and the
-exercise helper shows the same block when a learner asks for it.
+exercise machinery shows the same block when a learner asks for it.
 """
 
 from __future__ import annotations
