@@ -97,7 +97,7 @@ def test_a_cell_that_loops_for_ever(tmp_path: Path) -> None:
     path = write(tmp_path / "01_t.ipynb", RECORD + "record('x', 1)", loop, "print(1)")
     begin = time.monotonic()
     error = _fails(outcome.DeadlineError, path, "deadline of 6 s", "cell 4 of 5 (\"print('so far'", deadline_s=6)
-    assert 6 <= time.monotonic() - begin < 10
+    assert 6 <= time.monotonic() - begin < 30, "the deadline ends the run; a busy machine only delays the sweep"
     assert str(error.result.output) in str(error)
     cells = read_notebook(error.result.output)["cells"]
     assert len(cells[3]["outputs"]) == 1, "what ran before the loop is kept for post-mortem"
