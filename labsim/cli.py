@@ -16,7 +16,20 @@ import click
 from . import __version__
 from .sim.errors import unknown_name
 
-COMMANDS = ("speedup", "breakeven", "simulate", "alpha", "plan", "run", "doctor")
+COMMANDS = (
+    "speedup",
+    "breakeven",
+    "simulate",
+    "alpha",
+    "plan",
+    "generate",
+    "target",
+    "data",
+    "train-target",
+    "train-small",
+    "run",
+    "doctor",
+)
 
 
 class LazyGroup(click.Group):
@@ -28,7 +41,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             raise click.UsageError(str(unknown_name("command", cmd_name, COMMANDS)))
-        return importlib.import_module(f"labsim.commands.{cmd_name}").command
+        return importlib.import_module(f"labsim.commands.{cmd_name.replace('-', '_')}").command
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -1,0 +1,312 @@
+"""`labsim generate`: answer prompts with a real model, with or without a draft, and count what happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import NumberList, print_json, wrong_values_exit_2
+
+if TYPE_CHECKING:
+    from ..decode.compare import Comparison
+    from ..decode.result import GenerationResult
+    from ..drafts.shape import Shape
+    from ..models.load import Target
+
+
+@click.command("generate")
+@click.option(
+    "--target",
+    "target_name",
+    default="nano",
+    show_default=True,
+    help="nano, smollm2, a directory or a Hugging Face id.",
+)
+@click.option("--draft", default="none", show_default=True, help="none, ngram, small, or a draft's directory.")
+@click.option("--prompt", help="One user turn, through the target's chat template.")
+@click.option(
+    "--prompts",
+    "prompts_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of prompts: one per line, or JSON lines with messages.",
+)
+@click.option("--raw", is_flag=True, help="Take the prompt as plain text, without the chat template.")
+@click.option("--k", type=int, default=4, show_default=True, help="Drafted tokens per step, in a chain.")
+@click.option("--tree", type=NumberList(int), help="A static tree instead: children per node by depth, such as 4,2,1.")
+@click.option(
+    "--dynamic-tree",
+    type=NumberList(int),
+    help="A tree grown where the draft is confident: depth,top-k,nodes, such as 5,4,16.",
+)
+@click.option("--max-new-tokens", type=int, default=200, show_default=True)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--top-k", type=int, default=0, help="Sample among the k likeliest tokens; 0 is all.")
+@click.option("--top-p", type=float, default=1.0, help="Sample among the likeliest tokens with this much mass.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--compare", "with_baseline", is_flag=True, help="Run plain decoding too, interleaved, and compare.")
+@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="With --compare: runs of each.")
+@click.option("--ignore-stop", is_flag=True, help="Go on to --max-new-tokens past the end of the answer.")
+@click.option("--device", help="cpu or cuda; the GPU if there is one.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(
+    target_name: str,
+    draft: str,
+    prompt: str | None,
+    prompts_file: Path | None,
+    raw: bool,
+    k: int,
+    tree: tuple[int, ...] | None,
+    dynamic_tree: tuple[int, ...] | None,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+    with_baseline: bool,
+    repeats: int,
+    ignore_stop: bool,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Decode a real model losslessly, with a draft or without.
+
+    \b
+    labsim generate --prompt "What is a mutex?"                                the target alone
+    labsim generate --target smollm2 --draft ngram --compare --prompt "..."    with a draft, beside plain decoding
+    labsim generate --draft small --tree 4,2,1 --prompts FILE --json           a draft tree, for every prompt in a file
+    """
+    from ..models.smollm2 import TargetUnavailable
+
+    with wrong_values_exit_2():
+        if (prompt is None) == (prompts_file is None):
+            raise click.UsageError("give either --prompt TEXT or --prompts FILE")
+        shape = read_shape(k, tree, dynamic_tree)
+        texts = [prompt] if prompts_file is None else read_prompts_file(prompts_file)
+        if raw and not all(isinstance(text, str) for text in texts):
+            raise click.UsageError(f"--raw takes plain text, and {prompts_file} holds conversations")
+        try:
+            reports = run(
+                target_name,
+                draft,
+                texts,
+                raw=raw,
+                shape=shape,
+                max_new_tokens=max_new_tokens,
+                sampling=(temperature, top_k, top_p),
+                seed=seed,
+                repeats=repeats if with_baseline else 0,
+                ignore_stop=ignore_stop,
+                device=device,
+                show=not as_json,
+            )
+        except TargetUnavailable as error:
+            raise click.ClickException(str(error)) from error
+    if as_json:
+        print_json(reports[0] if prompts_file is None else summary(reports))
+    elif len(reports) > 1:
+        click.echo(describe_summary(summary(reports)))
+
+
+def read_shape(k: int, tree: tuple[int, ...] | None, dynamic_tree: tuple[int, ...] | None) -> Shape:
+    """The draft's shape from the three options."""
+    from ..drafts.shape import Chain, DynamicTree, StaticTree
+
+    if tree and dynamic_tree:
+        raise click.UsageError("give either --tree or --dynamic-tree")
+    if tree:
+        return StaticTree(tree)
+    if dynamic_tree:
+        if len(dynamic_tree) != 3:
+            raise click.UsageError(f"--dynamic-tree takes depth,top-k,nodes, such as 5,4,16, not {dynamic_tree}")
+        return DynamicTree(*dynamic_tree)
+    return Chain(k)
+
+
+def read_prompts_file(path: Path) -> list[str | list[dict[str, str]]]:
+    """Prompts of a file: JSON lines with `messages` or `prompt` if it is called .jsonl, else one per line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+    prompts: list[str | list[dict[str, str]]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if path.suffix not in (".jsonl", ".json"):
+            prompts.append(line)
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{where} is not JSON: {error}") from error
+        found = record.get("messages", record.get("prompt")) if isinstance(record, dict) else None
+        turns = found if isinstance(found, list) else [{"role": "user", "content": found}]
+        if not turns or not all(
+            isinstance(turn, dict) and isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)
+            for turn in turns
+        ):
+            raise ValueError(f'{where} needs "messages": [{{"role": ..., "content": ...}}] or "prompt": "..."')
+        prompts.append(turns)
+    if not prompts:
+        raise ValueError(f"{path} holds no prompt")
+    return prompts
+
+
+def run(
+    target_name: str,
+    draft: str,
+    texts: list[str | list[dict[str, str]]],
+    *,
+    raw: bool,
+    shape: Shape,
+    max_new_tokens: int,
+    sampling: tuple[float, int, float],
+    seed: int,
+    repeats: int,
+    ignore_stop: bool,
+    device: str | None,
+    show: bool,
+) -> list[dict[str, object]]:
+    """One report per prompt; `repeats` 0 runs no baseline. Shown as they finish when `show`."""
+    from ..decode.compare import Comparison, compare
+    from ..decode.generate import generate
+    from ..drafts.load import load_drafter
+    from ..models.load import load_target
+    from ..models.sampling import Sampling
+
+    chosen = Sampling(*sampling)
+    target = load_target(target_name, device=device)
+    drafter = load_drafter(draft, target)
+    reports = []
+    for index, text in enumerate(texts):
+        ids = target.encode(text) if raw else target.encode_chat(text)
+        options = {
+            "drafter": drafter,
+            "shape": shape,
+            "max_new_tokens": max_new_tokens,
+            "sampling": chosen,
+            "seed": seed + index,
+            "stop_ids": frozenset() if ignore_stop else None,
+        }
+        if repeats:
+            comparison = compare(target, ids, repeats=repeats, **options)
+        else:
+            comparison = Comparison((), (generate(target, ids, **options),), None)
+        reports.append(report(target, comparison, greedy=chosen.greedy))
+        if show:
+            click.echo(describe(reports[-1]))
+    return reports
+
+
+def report(target: Target, comparison: Comparison, *, greedy: bool) -> dict[str, object]:
+    """The JSON document for one prompt."""
+    result: GenerationResult = comparison.speculative[0]
+    document: dict[str, object] = {
+        "text": target.decode(result.tokens),
+        "tokens": list(result.tokens),
+        "finish_reason": result.finish_reason,
+        "prompt_tokens": len(result.prompt_tokens),
+        "acceptance_length": result.acceptance_length,
+        "alpha": result.draft_acceptance_rate,
+        "alpha_kind": "accepted/drafted",
+        "survival": list(result.survival),
+        "histogram": list(result.histogram),
+        "drafted": result.drafted,
+        "accepted": result.accepted,
+        "target_forwards": result.target_forwards,
+        "tokens_per_second": best_rate(comparison.speculative),
+        "seconds": {
+            "prefill": result.seconds.prefill,
+            "propose": result.seconds.propose,
+            "verify": result.seconds.verify,
+            "accept": result.seconds.accept,
+        },
+        "weight_bandwidth_bytes_per_second": result.weight_bandwidth,
+    }
+    if comparison.plain:
+        document["baseline"] = {
+            "tokens_per_second": best_rate(comparison.plain),
+            "tokens": list(comparison.plain[0].tokens),
+            "target_forwards": comparison.plain[0].target_forwards,
+        }
+        document["speedup"] = comparison.speedup
+        document["identical"] = comparison.identical if greedy else None
+        if not greedy:
+            document["identical_note"] = "sampled answers agree in distribution, not token by token"
+        if comparison.difference is not None:
+            difference = comparison.difference
+            document["difference"] = {
+                "position": difference.position,
+                "baseline_token": difference.plain,
+                "token": difference.speculative,
+                "logit_gap": difference.gap,
+                "near_tie": difference.near_tie,
+            }
+    return document
+
+
+def best_rate(results: tuple[GenerationResult, ...]) -> float:
+    """Tokens per second of the median repeat."""
+    rates = sorted(result.tokens_per_second for result in results)
+    return rates[len(rates) // 2]
+
+
+def summary(reports: list[dict[str, object]]) -> dict[str, object]:
+    """All prompts together: counts summed over steps, so that long answers weigh more, as an engine's counters do."""
+    steps = sum(sum(one["histogram"]) for one in reports)
+    accepted, drafted = (sum(one[key] for one in reports) for key in ("accepted", "drafted"))
+    document: dict[str, object] = {
+        "prompts": len(reports),
+        "acceptance_length": 1 + accepted / steps if steps else 1.0,
+        "alpha": accepted / drafted if drafted else 0.0,
+        "alpha_kind": "accepted/drafted",
+        "target_forwards": sum(one["target_forwards"] for one in reports),
+        "tokens": sum(len(one["tokens"]) for one in reports),
+        "results": reports,
+    }
+    if all("baseline" in one for one in reports):
+        speedups = sorted(one["speedup"] for one in reports)
+        document["speedup"] = speedups[len(speedups) // 2]
+        known = [one["identical"] for one in reports]
+        document["identical"] = None if None in known else all(known)
+    return document
+
+
+def describe(one: dict[str, object]) -> str:
+    """One answer and its counts, in words."""
+    lines = [
+        str(one["text"]).rstrip(),
+        f"--- {len(one['tokens'])} tokens in {one['target_forwards']} target forwards ({one['finish_reason']}), "
+        f"{one['tokens_per_second']:.1f} tokens/s",
+    ]
+    if one["drafted"]:
+        survival = " ".join(f"{share:.2f}" for share in one["survival"])
+        lines.append(
+            f"    {one['acceptance_length']:.2f} tokens per verify step; {one['accepted']} of {one['drafted']} drafted "
+            f"tokens accepted ({one['alpha']:.0%}); survival by depth {survival}"
+        )
+    if "baseline" in one:
+        lines.append(f"    plain decoding {one['baseline']['tokens_per_second']:.1f} tokens/s: {one['speedup']:.2f}x")
+        if one["identical"] is None:
+            lines.append(f"    {one['identical_note']}")
+        elif one["identical"]:
+            lines.append("    token for token the same answer")
+        else:
+            gap = one["difference"]
+            lines.append(
+                f"    the answers part at token {gap['position']}, at a gap of {gap['logit_gap']:.2g} between the best logits"
+            )
+    return "\n".join(lines)
+
+
+def describe_summary(document: dict[str, object]) -> str:
+    """All prompts in one line."""
+    line = (
+        f"=== {document['prompts']} prompts, {document['tokens']} tokens in {document['target_forwards']} target "
+        f"forwards; {document['acceptance_length']:.2f} tokens per verify step"
+    )
+    return line + (f"; {document['speedup']:.2f}x plain (median)" if "speedup" in document else "")

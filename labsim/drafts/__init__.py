@@ -1,0 +1,1 @@
+"""Drafters: cheap guesses about what the target will say next."""

@@ -1,0 +1,135 @@
+"""Drafting with a small model of the target's own kind (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv
+2302.01318).
+
+The drafter is a short Llama with its own KV cache. It may know only the target's most frequent tokens: `d2t` says which
+target token each of its outputs is. A target token outside them can never be drafted, only rejected, so a reduced
+vocabulary costs acceptance and never correctness.
+
+After each verify pass the text has grown by the accepted tokens and one more. The drafter keeps those of its own
+pending tokens that the text confirms, drops the rest, and runs what it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ..models.cache import KVCache
+from ..models.config import read_json
+from ..models.llama import LanguageModel
+from ..models.load import Target
+from ..models.sampling import Sampling
+from ..models.weights import read_weights
+from .expand import expand
+from .protocol import Draft
+from .shape import DynamicTree, Shape
+
+
+class SmallModelDrafter:
+    """A causal language model as a drafter.
+
+    Args:
+        model: the small model, on the target's device.
+        target_ids_N: for each of the model's N outputs the target's token id; None when they are the same.
+    """
+
+    name = "small"
+    hidden_layers: tuple[int, ...] = ()
+
+    def __init__(self, model: LanguageModel, target_vocab_size: int, target_ids_N: torch.Tensor | None = None) -> None:
+        self.model = model
+        self.target_vocab_size = target_vocab_size
+        self.target_ids_N = target_ids_N
+        self.cache: KVCache | None = None
+        self.pending: list[list[int]] = []
+
+    @classmethod
+    def from_directory(cls, path: str | Path, target: Target) -> SmallModelDrafter:
+        """Load a draft directory made for `target`. ValueError when it was made for another or does not fit."""
+        directory = Path(path)
+        raw = read_json(directory / "config.json")
+        about = raw.get("labsim", {})
+        if about.get("target") not in (None, target.name):
+            raise ValueError(f"{directory} was trained for {about['target']!r}, and the target is {target.name!r}")
+        if raw.get("vocab_size") != target.model.config.vocab_size:
+            raise ValueError(
+                f"{directory} drafts for a vocabulary of {raw.get('vocab_size')}, and {target.name} has "
+                f"{target.model.config.vocab_size}"
+            )
+        borrowed = target.model.embedding_VE if about.get("embedding") == "target" else None
+        model = LanguageModel.from_directory(
+            directory, device=target.model.device, dtype=target.model.dtype, embedding_VE=borrowed
+        )
+        d2t = read_weights(directory).get("d2t")
+        ids = None if d2t is None else (torch.arange(len(d2t)) + d2t).to(target.model.device)
+        if ids is not None and not (ids.diff() > 0).all():
+            raise ValueError(
+                f"{directory}: d2t must hold offsets that never fall, so that each draft id names one token"
+            )
+        return cls(model, target.model.config.vocab_size, ids)
+
+    def start(self, batch_size: int, capacity: int) -> None:
+        self.cache = None
+        self.batch_size, self.capacity = batch_size, capacity
+
+    def observe(self, hidden: Sequence[dict[int, torch.Tensor]]) -> None:
+        """Reads the text only."""
+
+    def select(self, rows: Sequence[int]) -> None:
+        if self.cache is not None:
+            self.cache.select(rows)
+            self.pending = [self.pending[row] for row in rows]
+
+    def propose(
+        self,
+        texts: Sequence[Sequence[int]],
+        shape: Shape,
+        sampling: Sampling,
+        generators: Sequence[torch.Generator],
+    ) -> list[Draft]:
+        root_BV = self._catch_up(texts, shape)
+
+        def run(tokens_BW: torch.Tensor, parents: list[list[int]]) -> torch.Tensor:
+            for row, more in zip(self.pending, tokens_BW.tolist(), strict=True):
+                row += more
+            return self._widen(self.model.forward(tokens_BW, self.cache, parents_BQ=parents).logits_BQV)
+
+        return expand(shape, root_BV, run, sampling, generators)
+
+    def _catch_up(self, texts: Sequence[Sequence[int]], shape: Shape) -> torch.Tensor:
+        """Bring the cache up to the end of each text; (B, V) logits after each one's last token."""
+        if self.cache is None:
+            runs = shape.depth * shape.top_k if isinstance(shape, DynamicTree) else shape.nodes
+            self.cache = self.model.new_cache(len(texts), self.capacity + runs)
+            self.pending = [[] for _ in texts]
+        cache = self.cache
+        cache.keep([self._confirmed(row, text) for row, text in enumerate(texts)])
+        self.pending = [[] for _ in texts]
+        fresh = [list(text[length:]) for text, length in zip(texts, cache.lengths, strict=True)]
+        width = max(map(len, fresh))
+        tokens_BQ = torch.tensor([row + [0] * (width - len(row)) for row in fresh])
+        out = self.model.forward(tokens_BQ, cache, logits=[len(row) - 1 for row in fresh])
+        cache.keep([range(len(row)) for row in fresh])
+        return self._widen(out.logits_BQV)[:, 0]
+
+    def _confirmed(self, row: int, text: Sequence[int]) -> list[int]:
+        """Path of pending tokens that the text has confirmed. The last token is left to run: its logits are needed."""
+        path: list[int] = []
+        at = -1
+        parents, tokens = self.cache.parents[row], self.pending[row]
+        for token in text[self.cache.lengths[row] : -1]:
+            at = next((i for i, (p, t) in enumerate(zip(parents, tokens, strict=True)) if (p, t) == (at, token)), None)
+            if at is None:
+                break
+            path.append(at)
+        return path
+
+    def _widen(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits over the target's vocabulary; -inf for tokens this draft does not know."""
+        if self.target_ids_N is None:
+            return logits
+        wide = logits.new_full((*logits.shape[:-1], self.target_vocab_size), float("-inf"))
+        wide[..., self.target_ids_N] = logits
+        return wide
