@@ -298,7 +298,7 @@ def describe(one: dict[str, object]) -> str:
         else:
             gap = one["difference"]
             lines.append(
-                f"    the answers part at token {gap['position']}, at a gap of {gap['logit_gap']:.2g} between the best logits"
+                f"    the answers part at token {gap['position']}, where two logits are {gap['logit_gap']:.2g} apart"
             )
     return "\n".join(lines)
 

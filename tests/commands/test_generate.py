@@ -1,0 +1,176 @@
+"""`labsim generate` as scripts call it: contract keys, both ways compared, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as Hugging Face writes them: a random Llama over bytes, with a tokenizer and a chat template."""
+    directory = tmp_path_factory.mktemp("bytes")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
+    fast.chat_template = TEMPLATE
+    fast.save_pretrained(directory)
+    torch.manual_seed(2)
+    config = LlamaConfig(
+        vocab_size=len(fast),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=160,
+        eos_token_id=fast.eos_token_id,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(20)
+    model.save_pretrained(directory)
+    return directory
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "labsim", "generate", *arguments], capture_output=True, text=True, timeout=200
+    )
+
+
+def document(*arguments: str) -> dict:
+    result = run(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def test_the_contract(target: Path) -> None:
+    report = document(
+        *("--target", str(target), "--draft", "ngram", "--prompt", "abcabcabc", "--k", "4"),
+        *("--max-new-tokens", "60", "--temperature", "0", "--seed", "0", "--compare"),
+    )
+    wanted = {"text", "tokens", "acceptance_length", "alpha", "survival", "target_forwards", "tokens_per_second"}
+    assert wanted <= set(report)
+    assert report["identical"] is True
+    assert report["baseline"]["tokens"] == report["tokens"]
+    assert report["baseline"]["tokens_per_second"] > 0
+    assert report["speedup"] > 0
+    assert report["acceptance_length"] == pytest.approx(1 + sum(report["survival"]))
+    assert report["baseline"]["target_forwards"] == len(report["tokens"])
+
+
+@pytest.mark.parametrize("shape", [["--tree", "3,2,1"], ["--dynamic-tree", "3,2,5"], ["--k", "0"]])
+def test_every_shape_gives_the_plain_answer(target: Path, shape: list[str]) -> None:
+    options = ["--target", str(target), "--prompt", "abcabcabc", "--max-new-tokens", "50"]
+    assert document(*options, "--draft", "ngram", *shape)["tokens"] == document(*options)["tokens"]
+
+
+def test_raw_leaves_the_template_out(target: Path) -> None:
+    options = ["--target", str(target), "--prompt", "abc", "--max-new-tokens", "5"]
+    assert document(*options, "--raw")["prompt_tokens"] == 3
+    assert document(*options)["prompt_tokens"] == len("<|user|>abc<|assistant|>")
+
+
+def test_a_file_of_prompts_is_summed_over_steps(target: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "xyxyxy"}]
+    file.write_text(json.dumps({"messages": turns}) + "\n\n" + json.dumps({"prompt": "abab"}) + "\n")
+    report = document("--target", str(target), "--draft", "ngram", "--prompts", str(file), "--max-new-tokens", "30")
+    assert report["prompts"] == len(report["results"]) == 2
+    steps = sum(sum(one["histogram"]) for one in report["results"])
+    accepted = sum(one["accepted"] for one in report["results"])
+    assert report["acceptance_length"] == pytest.approx(1 + accepted / steps)
+    lines = tmp_path / "prompts.txt"
+    lines.write_text("xyxyxy\nabab\n")
+    plain = document("--target", str(target), "--draft", "ngram", "--prompts", str(lines), "--max-new-tokens", "30")
+    assert plain["results"][1]["tokens"] == report["results"][1]["tokens"]
+
+
+def test_sampled_answers_repeat_with_their_seed(target: Path) -> None:
+    options = ["--target", str(target), "--prompt", "abc", "--temperature", "1", "--max-new-tokens", "20"]
+    first, again, other = (document(*options, "--seed", seed)["tokens"] for seed in ("3", "3", "4"))
+    assert first == again != other
+
+
+def test_in_words_the_answer_comes_first(target: Path) -> None:
+    result = run("--target", str(target), "--draft", "ngram", "--prompt", "abab", "--max-new-tokens", "20", "--compare")
+    assert result.returncode == 0
+    assert "token for token the same answer" in result.stdout
+    assert "tokens per verify step" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either --prompt TEXT or --prompts FILE"),
+        (["--prompt", "x", "--k", "-1"], "k is -1"),
+        (["--prompt", "x", "--tree", "4,0"], "tree widths are (4, 0)"),
+        (["--prompt", "x", "--tree", "4,a"], "'4,a' is not a list of whole numbers"),
+        (["--prompt", "x", "--tree", "64,64"], "has 4160 nodes"),
+        (["--prompt", "x", "--dynamic-tree", "4,2"], "--dynamic-tree takes depth,top-k,nodes"),
+        (["--prompt", "x", "--temperature", "-1"], "temperature is -1"),
+        (["--prompt", "x", "--top-p", "0"], "top_p is 0"),
+        (["--prompt", "x", "--max-new-tokens", "0"], "max_new_tokens is 0"),
+        (["--prompt", "x", "--draft", "ngrm"], "did you mean 'ngram'?"),
+        (["--prompt", "x" * 200], "the context of"),
+        (["--prompt", ""], "prompt 0 is empty"),
+    ],
+)
+def test_wrong_values_are_named_in_one_line(target: Path, arguments: list[str], message: str) -> None:
+    raw = ["--raw"] if "--prompt" in arguments else []
+    result = run("--target", str(target), *raw, *arguments, "--json")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nanoo", "did you mean 'nano'?"),
+        ("/no/such/dir", "neither nano nor smollm2, nor a directory"),
+        ("a/b/c", "nor a Hugging Face id"),
+    ],
+)
+def test_an_unknown_target_is_named(name: str, message: str) -> None:
+    result = run("--target", name, "--prompt", "x")
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no prompt"),
+        ("{", "line 1 is not JSON"),
+        ('{"messages": []}', "line 1 needs"),
+        ('{"messages": [{"role": "user"}]}', "line 1 needs"),
+        ("[1]", "line 1 needs"),
+    ],
+)
+def test_a_broken_prompt_file_is_named_with_its_line(target: Path, tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(text)
+    result = run("--target", str(target), "--prompts", str(file))
+    assert result.returncode == 2
+    assert message in result.stderr

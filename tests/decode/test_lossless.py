@@ -1,0 +1,242 @@
+"""Lossless on the real models: every drafter's answer is the target's own, token by token and in distribution.
+
+The reference is transformers' own decoding in float32. A block of rows and a single row may round differently, so two
+logits that nearly tie may swap: any difference must sit where the gap of the two best logits is below 1e-4, and is
+listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from scipy.stats import chi2_contingency, chisquare
+from transformers import AutoModelForCausalLM
+
+from labsim.decode.compare import NEAR_TIE
+from labsim.decode.generate import generate, generate_batch
+from labsim.drafts.load import load_drafter
+from labsim.drafts.shape import Chain, DynamicTree, Shape, StaticTree
+from labsim.models.load import Target, load_target
+from labsim.models.paths import data_directory
+from labsim.models.sampling import Sampling
+from labsim.models.smollm2 import prepared
+from labsim.train.prompts import read_prompts
+
+WAYS: dict[str, tuple[str, Shape]] = {
+    "ngram chain": ("ngram", Chain(5)),
+    "ngram tree": ("ngram", StaticTree((3, 2, 1))),
+    "small chain": ("small", Chain(4)),
+    "small static tree": ("small", StaticTree((3, 2, 1))),
+    "small dynamic tree": ("small", DynamicTree(5, 4, 12)),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A prompt and transformers' greedy answer to it."""
+
+    prompt: list[int]
+    tokens: list[int]
+
+
+def answers(target: Target, tokens: int) -> list[Answer]:
+    """Held-out prompts of all domains, with transformers' greedy answers, `tokens` tokens of answer in all."""
+    theirs = AutoModelForCausalLM.from_pretrained(target.directory, dtype=torch.float32).eval()
+    prompts = read_prompts(data_directory() / "prompts" / "held_out.jsonl")
+    prompts = [prompts[i] for i in torch.randperm(len(prompts), generator=torch.Generator().manual_seed(0))]
+    found: list[Answer] = []
+    for prompt in prompts:
+        if (left := tokens - sum(len(answer.tokens) for answer in found)) <= 0:
+            break
+        ids = target.encode_chat(prompt.messages)
+        with torch.no_grad():
+            # min_new_tokens would change the logits; without a stop token the answer simply goes on.
+            out = theirs.generate(
+                torch.tensor([ids]),
+                attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+                max_new_tokens=min(200, left),
+                do_sample=False,
+                eos_token_id=-1,
+                pad_token_id=0,
+            )
+        found.append(Answer(ids, out[0, len(ids) :].tolist()))
+    return found
+
+
+def check_greedy(target: Target, expected: list[Answer], way: str) -> None:
+    """Compare every answer; near-ties are printed, anything else fails."""
+    name, shape = WAYS[way]
+    drafter = load_drafter(name, target)
+    accepted = 0
+    for number, answer in enumerate(expected):
+        result = generate(
+            target,
+            answer.prompt,
+            drafter=drafter,
+            shape=shape,
+            max_new_tokens=len(answer.tokens),
+            stop_ids=frozenset(),
+        )
+        accepted += result.accepted
+        if list(result.tokens) == answer.tokens:
+            continue
+        at = next(i for i, (a, b) in enumerate(zip(result.tokens, answer.tokens, strict=True)) if a != b)
+        text = torch.tensor([[*answer.prompt, *answer.tokens[:at]]])
+        top = (
+            target.model.forward(text, target.model.new_cache(1, text.shape[1]), logits="last").logits_BQV[0, 0].topk(2)
+        )
+        gap = float(top.values[0] - top.values[1])
+        print(f"{target.name}, {way}, answer {number}, token {at}: a near-tie, gap {gap:.1e}")
+        assert gap < NEAR_TIE, f"answer {number} parts from the target's own at token {at}, where the gap is {gap}"
+    assert accepted > 0, "nothing was accepted: this proved plain decoding only"
+
+
+@pytest.fixture(scope="module")
+def nano() -> Target:
+    return load_target("nano", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def nano_answers(nano: Target) -> list[Answer]:
+    return answers(nano, 1_000)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_thousand_greedy_tokens_of_nano(nano: Target, nano_answers: list[Answer], way: str) -> None:
+    check_greedy(nano, nano_answers, way)
+
+
+@pytest.fixture(scope="module", params=["nano", "smollm2"])
+def long_answers(request: pytest.FixtureRequest) -> tuple[Target, list[Answer]]:
+    if request.param == "smollm2" and prepared() is None:
+        pytest.skip("SmolLM2 is not on this machine: `labsim target smollm2` fetches it")
+    target = load_target(request.param, device="cpu")
+    return target, answers(target, 10_000)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize("way", WAYS)
+def test_ten_thousand_greedy_tokens(long_answers: tuple[Target, list[Answer]], way: str) -> None:
+    check_greedy(*long_answers, way)
+
+
+# --- sampling ------------------------------------------------------------------------------------------------------
+
+QUESTION = "Tell me something about the sea."
+TOP_3 = Sampling(temperature=1.0, top_k=3)
+
+
+def sampled(
+    target: Target, way: str | None, rows: int, new: int, sampling: Sampling, seed: int
+) -> list[tuple[int, ...]]:
+    """Answers to QUESTION, each row with its own chance."""
+    prompt = target.encode_chat(QUESTION)
+    name, shape = WAYS[way] if way else ("none", Chain(0))
+    results = generate_batch(
+        target,
+        [prompt] * rows,
+        drafter=load_drafter(name, target),
+        shape=shape,
+        max_new_tokens=new,
+        sampling=sampling,
+        seed=seed,
+        stop_ids=frozenset(),
+    )
+    return [result.tokens for result in results]
+
+
+def exact(target: Target, length: int) -> dict[tuple[int, ...], float]:
+    """P(continuation) under TOP_3 for every continuation, by transformers, one forward per prefix."""
+    theirs = AutoModelForCausalLM.from_pretrained(target.directory, dtype=torch.float32).eval()
+    prompt = target.encode_chat(QUESTION)
+    chances = {(): 1.0}
+    for _ in range(length):
+        longer = {}
+        for tail, chance in chances.items():
+            with torch.no_grad():
+                top = theirs(torch.tensor([[*prompt, *tail]])).logits[0, -1].double().topk(3)
+            for token, p in zip(top.indices.tolist(), top.values.softmax(-1).tolist(), strict=True):
+                longer[*tail, token] = chance * p
+        chances = longer
+    return chances
+
+
+def exact_p_value(target: Target, expected: dict[tuple[int, ...], float], way: str, rows: int) -> float:
+    found = sampled(target, way, rows, 6, TOP_3, seed=5)
+    counts = dict.fromkeys(expected, 0)
+    for tokens in found:
+        if tokens[:3] not in counts:
+            return 0.0
+        counts[tokens[:3]] += 1
+    common = [tail for tail in expected if expected[tail] * rows >= 5]
+    observed, wanted = [counts[tail] for tail in common], [expected[tail] * rows for tail in common]
+    if rows - sum(wanted) > 1e-6:
+        observed.append(rows - sum(observed))
+        wanted.append(rows - sum(wanted))
+    return chisquare(observed, wanted, sum_check=False).pvalue
+
+
+@pytest.fixture(scope="module")
+def nano_exact(nano: Target) -> dict[tuple[int, ...], float]:
+    return exact(nano, 3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sampled_answers_of_nano_have_its_exact_distribution(
+    nano: Target, nano_exact: dict[tuple[int, ...], float], way: str
+) -> None:
+    assert exact_p_value(nano, nano_exact, way, rows=1500) > 1e-3
+
+
+def test_the_exact_distribution_shows_a_missing_residual(
+    nano: Target, nano_exact: dict[tuple[int, ...], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labsim.decode.accept.residual", lambda p_V, token, q_V: p_V)
+    assert exact_p_value(nano, nano_exact, "small static tree", rows=1500) < 1e-6
+
+
+def two_sample_p_value(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> float:
+    """Are the tokens at each place of the answers drawn alike? Bonferroni over the places; rare tokens are pooled."""
+    lowest = 1.0
+    places = range(1, len(one[0]), 3)
+    for place in places:
+        columns = [[tokens[place] for tokens in sample] for sample in (one, other)]
+        common = [t for t in sorted(set(columns[0] + columns[1])) if sum(c.count(t) for c in columns) >= 20]
+        table = [[column.count(token) for token in common] for column in columns]
+        for row, column in zip(table, columns, strict=True):
+            row.append(len(column) - sum(row) + 1)
+        lowest = min(lowest, chi2_contingency(table).pvalue)
+    return min(1.0, lowest * len(places))
+
+
+TEMPERATURE = Sampling(temperature=0.8, top_p=0.95)
+
+
+def test_long_sampled_answers_are_drawn_alike_with_and_without_a_draft(nano: Target) -> None:
+    plain = sampled(nano, None, 600, 14, TEMPERATURE, seed=1)
+    drafted = sampled(nano, "small chain", 600, 14, TEMPERATURE, seed=2)
+    assert two_sample_p_value(plain, drafted) > 1e-3
+
+
+def test_the_two_samples_show_a_missing_residual(nano: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = sampled(nano, None, 600, 14, TEMPERATURE, seed=1)
+    monkeypatch.setattr("labsim.decode.accept.residual", lambda p_V, token, q_V: p_V)
+    assert two_sample_p_value(plain, sampled(nano, "small static tree", 600, 14, TEMPERATURE, seed=2)) < 1e-6
+
+
+@pytest.mark.parametrize("way", ["small chain", "small dynamic tree"])
+def test_a_batch_gives_each_row_what_it_gives_alone(nano: Target, nano_answers: list[Answer], way: str) -> None:
+    name, shape = WAYS[way]
+    results = generate_batch(
+        nano,
+        [answer.prompt for answer in nano_answers],
+        drafter=load_drafter(name, nano),
+        shape=shape,
+        max_new_tokens=100,
+        stop_ids=frozenset(),
+    )
+    for answer, result in zip(nano_answers, results, strict=True):
+        assert list(result.tokens)[: len(answer.tokens)] == answer.tokens[:100]
