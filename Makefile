@@ -35,12 +35,15 @@ slides site:
 	@exit 1
 
 bench: setup
+	$(BIN)/python benchmarks/decode_speed.py
 	$(BIN)/python benchmarks/simulator_speed.py
 	$(BIN)/python benchmarks/predict_published.py
 
 gpu-check: setup
-	@$(BIN)/labsim doctor
-	@echo "make gpu-check: no part of the course needs a GPU yet; the GPU checks come with the attention kernels."
+	@$(BIN)/python -c "import torch, sys; torch.cuda.is_available() or sys.exit('make gpu-check: torch sees no CUDA GPU here')"
+	$(BIN)/labsim doctor
+	$(BIN)/python -m pytest tests/gpu
+	$(BIN)/python benchmarks/decode_speed.py --device cuda
 
 lint: setup
 	$(BIN)/ruff check --fix .
