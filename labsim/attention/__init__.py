@@ -1,0 +1,1 @@
+"""Attention in pieces: each piece returns its output and its log-sum-exp, and pieces merge exactly."""
