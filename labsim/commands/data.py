@@ -1,0 +1,179 @@
+"""`labsim data generate`: answers of a target to a file of prompts, for training drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .options import print_json, wrong_values_exit_2
+
+LOG_SECONDS = 30
+
+
+@click.group("data")
+def command() -> None:
+    """Training data for drafts."""
+
+
+@command.command("generate")
+@click.option("--target", "target_name", required=True, help="nano, smollm2, a directory or a Hugging Face id.")
+@click.option(
+    "--prompts",
+    "prompt_files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    required=True,
+    help="JSONL of prompts; may be given several times.",
+)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
+@click.option("--max-new-tokens", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, help="Answers per prompt.")
+@click.option(
+    "--top-logprobs",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Keep that many likeliest tokens at each place: better labels for `train-small`.",
+)
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def generate(
+    target_name: str,
+    prompt_files: tuple[Path, ...],
+    out: Path,
+    max_new_tokens: int,
+    temperature: float,
+    samples: int,
+    top_logprobs: int,
+    batch_size: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Let the target answer prompts. Stop it at any time, even with kill -9: the same command goes on where it was.
+
+    \b
+    labsim data generate --target nano --prompts data/prompts/train.jsonl --out build/nano-answers
+    labsim data generate --target smollm2 --prompts data/prompts/train.jsonl --out build/sampled --temperature 0.8
+    """
+    from filelock import FileLock, Timeout
+
+    from ..models.smollm2 import TargetUnavailable
+
+    if samples > 1 and temperature == 0:
+        raise click.UsageError(f"--samples {samples} at --temperature 0 gives the same answer {samples} times")
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(out / ".lock", timeout=0), wrong_values_exit_2():
+            sampling = {"temperature": temperature, "samples": samples, "seed": seed}
+            report = run(target_name, prompt_files, out, max_new_tokens, top_logprobs, batch_size, **sampling)
+    except Timeout:
+        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
+    except TargetUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(
+            f"{report['answers']} answers, {report['answer_tokens']} tokens in {out}; "
+            f"{report['stopped']} ended by themselves. This run: {report['new_tokens']} tokens"
+            + (f", {report['tokens_per_second']:.0f} per second" if report["tokens_per_second"] else "")
+        )
+
+
+def run(
+    target_name: str,
+    prompt_files: tuple[Path, ...],
+    out: Path,
+    max_new_tokens: int,
+    top_logprobs: int,
+    batch_size: int,
+    *,
+    temperature: float,
+    samples: int,
+    seed: int,
+) -> dict[str, object]:
+    """Generate what is still missing; the JSON document of the command."""
+    import time
+    from collections import Counter
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ..models.load import load_target
+    from ..train.answer_store import Answer, AnswerSettings, AnswerStore, answer_tokens, read_answers
+    from ..train.answers import Question, fill_store, generate_answers
+    from ..train.prompts import read_prompts
+
+    prompts = [prompt for path in prompt_files for prompt in read_prompts(path)]
+    twice = [name for name, times in Counter(prompt.id for prompt in prompts).items() if times > 1]
+    if twice:
+        raise ValueError(f"two prompts are called {twice[0]}; answers are kept by id, so ids must differ between files")
+    target = load_target(target_name)
+    settings = AnswerSettings(
+        target_name, target.model.config.vocab_size, max_new_tokens, temperature, seed, top_logprobs
+    )
+    store = AnswerStore(out, settings)
+    finished = {answer.key: answer for answer in read_answers(out)}
+    questions, count = [], 0
+    for prompt in prompts:
+        ids = tuple(target.encode_chat(prompt.messages))
+        for sample in range(samples):
+            count += 1
+            before = finished.get((prompt.id, sample))
+            if before is None:
+                questions.append(Question(prompt.id, sample, prompt.domain, ids))
+            elif before.prompt_ids != ids:
+                raise ValueError(f"{out} holds an answer to another prompt of the id {prompt.id}; give another --out")
+    columns = (
+        TextColumn("answers"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    start = said = time.monotonic()
+    tokens = 0
+    console = Console(stderr=True)
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("", total=count, completed=count - len(questions), rate="")
+
+        def done(answer: Answer) -> None:
+            nonlocal said, tokens
+            tokens += len(answer.answer_ids)
+            now = time.monotonic()
+            rate = f"{tokens / (now - start):.0f} tokens/s"
+            progress.update(bar, advance=1, rate=rate)
+            # A bar is not drawn into a log file: a line now and then is.
+            if not console.is_terminal and now - said > LOG_SECONDS:
+                said = now
+                console.print(f"{progress.tasks[0].completed:.0f} of {count} answers, {rate}")
+
+        answers = generate_answers(
+            target.model,
+            target.stop_ids,
+            questions,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            seed=seed,
+            batch_size=batch_size,
+            top_logprobs=top_logprobs,
+        )
+        fill_store(store, answers, done=done)
+    seconds = time.monotonic() - start
+    store.merge()
+    everything = read_answers(out)
+    return {
+        "target": target_name,
+        "out": str(out),
+        "answers": len(everything),
+        "answer_tokens": answer_tokens(everything),
+        "stopped": sum(answer.finish == "stop" for answer in everything),
+        "new_answers": len(questions),
+        "new_tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds if tokens else None,
+        "settings": vars(settings) | {"samples": samples},
+    }
