@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP = sh scripts/with_python.sh scripts/setup_env.py
 
+# Idle torch threads sleep instead of spinning: on a machine that runs other things too, spinning threads starve each other.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .PHONY: lab test test-full notebooks slides site bench gpu-check lock lint clean setup
 .DEFAULT_GOAL := lab
 

@@ -25,7 +25,7 @@ class NgramDrafter:
     name = "ngram"
     hidden_layers: tuple[int, ...] = ()
 
-    def __init__(self, max_n: int = 3, min_n: int = 1) -> None:
+    def __init__(self, max_n: int = 5, min_n: int = 1) -> None:
         if not 1 <= min_n <= max_n:
             raise ValueError(f"n-gram lengths from {min_n} to {max_n}: right is 1 <= min_n <= max_n")
         self.max_n, self.min_n = max_n, min_n

@@ -124,11 +124,9 @@ class LanguageModel:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes that one forward reads from memory at least once: every layer and the head, not the embedding table."""
-        tensors = [self.norm, self.head.weight_OI]
-        for layer in self.layers:
-            tensors += [layer.qkv.weight_OI, layer.o.weight_OI, layer.gate_up.weight_OI, layer.down.weight_OI]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        """Bytes of matrices that one forward reads from memory at least once: every layer and the head."""
+        products = [self.head, *(p for layer in self.layers for p in (layer.qkv, layer.o, layer.gate_up, layer.down))]
+        return sum(product.weight_bytes for product in products)
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
         """An empty cache with `capacity` slots per row: the context and, on top, the nodes of the widest draft tree."""
@@ -298,7 +296,7 @@ def read_layer(names: Names, index: int, config: ModelConfig) -> Layer:
         "down": (config.hidden_size, config.intermediate_size),
     }
     for name, shape in expected.items():
-        found = tuple(getattr(layer, name).weight_OI.shape)
+        found = getattr(layer, name).shape
         if found != shape:
             raise ValueError(f"layer {index}: the {name} weights are {found}, and config.json says {shape}")
     return layer

@@ -126,7 +126,7 @@ def test_ten_thousand_greedy_tokens(long_answers: tuple[Target, list[Answer]], w
 # --- sampling ------------------------------------------------------------------------------------------------------
 
 QUESTION = "Tell me something about the sea."
-TOP_3 = Sampling(temperature=1.0, top_k=3)
+TOP_3 = Sampling(temperature=2.0, top_k=3)  # flat: where every token is a real choice, a biased sampler shows
 
 
 def sampled(
@@ -165,7 +165,7 @@ def exact(target: Target, length: int) -> dict[tuple[int, ...], float]:
 
 
 def exact_p_value(target: Target, expected: dict[tuple[int, ...], float], way: str, rows: int) -> float:
-    found = sampled(target, way, rows, 6, TOP_3, seed=5)
+    found = sampled(target, way, rows, 4, TOP_3, seed=5)
     counts = dict.fromkeys(expected, 0)
     for tokens in found:
         if tokens[:3] not in counts:
@@ -184,18 +184,18 @@ def nano_exact(nano: Target) -> dict[tuple[int, ...], float]:
     return exact(nano, 3)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["ngram tree", "small chain", "small static tree", "small dynamic tree"])
 def test_sampled_answers_of_nano_have_its_exact_distribution(
     nano: Target, nano_exact: dict[tuple[int, ...], float], way: str
 ) -> None:
-    assert exact_p_value(nano, nano_exact, way, rows=1500) > 1e-3
+    assert exact_p_value(nano, nano_exact, way, rows=400) > 1e-3
 
 
 def test_the_exact_distribution_shows_a_missing_residual(
     nano: Target, nano_exact: dict[tuple[int, ...], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("labsim.decode.accept.residual", lambda p_V, token, q_V: p_V)
-    assert exact_p_value(nano, nano_exact, "small static tree", rows=1500) < 1e-6
+    assert exact_p_value(nano, nano_exact, "small static tree", rows=600) < 1e-6
 
 
 def two_sample_p_value(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> float:
@@ -216,15 +216,15 @@ TEMPERATURE = Sampling(temperature=0.8, top_p=0.95)
 
 
 def test_long_sampled_answers_are_drawn_alike_with_and_without_a_draft(nano: Target) -> None:
-    plain = sampled(nano, None, 600, 14, TEMPERATURE, seed=1)
-    drafted = sampled(nano, "small chain", 600, 14, TEMPERATURE, seed=2)
+    plain = sampled(nano, None, 300, 8, TEMPERATURE, seed=1)
+    drafted = sampled(nano, "small chain", 300, 8, TEMPERATURE, seed=2)
     assert two_sample_p_value(plain, drafted) > 1e-3
 
 
 def test_the_two_samples_show_a_missing_residual(nano: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = sampled(nano, None, 600, 14, TEMPERATURE, seed=1)
+    plain = sampled(nano, None, 600, 5, TOP_3, seed=1)
     monkeypatch.setattr("labsim.decode.accept.residual", lambda p_V, token, q_V: p_V)
-    assert two_sample_p_value(plain, sampled(nano, "small static tree", 600, 14, TEMPERATURE, seed=2)) < 1e-6
+    assert two_sample_p_value(plain, sampled(nano, "small static tree", 600, 5, TOP_3, seed=2)) < 1e-6
 
 
 @pytest.mark.parametrize("way", ["small chain", "small dynamic tree"])
