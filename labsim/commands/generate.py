@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="nano, smollm2, a directory or a Hugging Face id.",
 )
-@click.option("--draft", default="none", show_default=True, help="none, ngram, small, or a draft's directory.")
+@click.option(
+    "--draft",
+    default="none",
+    show_default=True,
+    help="none, ngram, small, or the directory of a trained draft (small, eagle1, eagle3, eagle3.1, mtp, heads).",
+)
 @click.option("--prompt", help="One user turn, through the target's chat template.")
 @click.option(
     "--prompts",
