@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,12 @@ TINY = Recipe(
     num_heads=2,
     num_kv_heads=1,
     intermediate_size=48,
-    max_positions=256,
+    max_positions=4096,
     phases=(Phase(0.5, 32, 4), Phase(1.0, 64, 2)),
     rows_per_shard=8,
     warm_up_steps=2,
+    learning_rate=0.02,
+    matrix_learning_rate=0.02,
     tokenizer_characters=30_000,
     evaluation_rows=1,
     bf16=False,
@@ -157,7 +160,7 @@ def test_a_run_with_another_seed_or_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seed 5, not 6"):
         claim(tmp_path, TINY, 6)
     with pytest.raises(ValueError, match="hidden_size = 32, not 256"):
-        claim(tmp_path, Recipe(), 5)
+        claim(tmp_path, replace(TINY, hidden_size=256), 5)
     with pytest.raises(ValueError, match="has shape"):
         other = build_model(Recipe(vocab_size=400, num_layers=3), 5)
         checkpoint.load(tmp_path / checkpoint.NAME, other, build_optimizers(other, Recipe()))

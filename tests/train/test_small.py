@@ -28,7 +28,7 @@ from labsim.drafts.small import SmallModelDrafter
 from labsim.models.llama import LanguageModel
 from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
 from labsim.train.answers import Question, generate_answers
-from labsim.train.small import SmallRecipe, draft_loss, save_draft, start_from_target
+from labsim.train.small import SmallRecipe, draft_loss, save_draft, start_from_draft, start_from_target
 from labsim.train.small_data import batches, draft_vocabulary, endless_batches, make_batch, split
 from labsim.train.small_eval import agreed_places, chain_steps, evaluate
 from labsim.train.small_loop import CHECKPOINT, CURVE, Progress, learning_rate, total_steps, train
@@ -200,6 +200,20 @@ def test_what_is_saved_follows_the_public_layout(directory: Path, answers: list[
     assert config["labsim"] == {"kind": "small", "target": "tiny", "embedding": "target"}
 
 
+def test_training_goes_on_from_a_saved_draft(directory: Path, answers: list[Answer], tmp_path: Path) -> None:
+    vocabulary = draft_vocabulary(answers, 20, VOCAB)
+    draft = start_from_target(directory, RECIPE, vocabulary)
+    train(draft, vocabulary, answers, RECIPE, tmp_path / "training")
+    save_draft(tmp_path / "draft", draft, vocabulary, "tiny", VOCAB)
+    again, same = start_from_draft(directory, tmp_path / "draft")
+    assert torch.equal(same.ids_N, vocabulary.ids_N) and torch.equal(same.draft_id_V, vocabulary.draft_id_V)
+    with torch.no_grad():
+        batch = make_batch(answers[:4], vocabulary)
+        assert draft_loss(again, batch).item() == pytest.approx(draft_loss(draft, batch).item(), abs=5e-3)
+    with pytest.raises(ValueError, match="is not a small draft"):
+        start_from_draft(directory, directory)
+
+
 def test_training_learns_and_is_the_same_for_a_seed(directory: Path, answers: list[Answer], tmp_path: Path) -> None:
     vocabulary = draft_vocabulary(answers, 20, VOCAB)
     recipe = replace(RECIPE, epochs=5)
@@ -324,6 +338,13 @@ def test_the_command_makes_a_draft_with_its_recipe(directory: Path, answers: lis
     recipe = json.loads((out / "recipe.json").read_text())
     assert recipe["held_out"] == report["held_out"] and recipe["data"][0]["answers"] == 60
     assert report["held_out"]["all"]["places"] == sum(len(a.answer_ids) for a in split(answers)[1])
+    more = ["--out", str(tmp_path / "more"), "--start-from", str(out), "--epochs", "1", "--draft-vocab-size", "7"]
+    result = CliRunner().invoke(command, [*arguments, *more])
+    assert result.exit_code == 0, result.output
+    longer = json.loads(result.stdout)
+    assert longer["start_from"]["steps"] == recipe["steps"]
+    # The vocabulary is that of the draft it started from.
+    assert longer["recipe"]["draft_vocab_size"] == 20
     wrong = tmp_path / "wrong"
     shutil.copytree(data, wrong)
     (wrong / "settings.json").write_text((wrong / "settings.json").read_text().replace(name, "nano"))

@@ -173,7 +173,8 @@ def answer_entropies(
     report: dict[str, dict[str, dict[str, float]]] = {}
     for domain, conversations in prompts.items():
         encoded = [target.encode_chat(messages, template=template) for messages in conversations]
-        kept = [ids for ids in encoded if len(ids) <= max_prompt_tokens]
+        room = min(max_prompt_tokens, target.model.config.max_positions - max_new_tokens)
+        kept = [ids for ids in encoded if len(ids) <= room]
         report[domain] = {}
         for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
             generator = torch.Generator().manual_seed(seed)

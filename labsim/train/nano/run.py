@@ -27,6 +27,7 @@ from .export import export_run, write_json
 from .loop import Counters, StepReport, train
 from .packing import CHATML_SHARE, evaluation_rows
 from .recipe import Budget, Recipe
+from .workers import Workers
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 CURVE_LINES = 400
@@ -47,6 +48,7 @@ def run(
 
     ValueError if `out` holds a run with another seed or recipe.
     """
+    Workers(workers)  # A wrong number is refused before the tokenizer is trained.
     recipe = recipe or Recipe()
     directory, model_directory = out / "run", out / "model"
     if fresh and directory.exists():
