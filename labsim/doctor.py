@@ -167,10 +167,14 @@ def check_fonts() -> Finding:
 
 
 def check_targets() -> Finding:
-    """Target models: notebooks 00 to 02 compute without one."""
-    weights = sorted(path.parent.name for path in (ROOT / "data").glob("*/model.safetensors"))
-    detail = f"present: {', '.join(weights)}" if weights else "none present; notebooks 00 to 02 need none"
-    return Finding("target weights", True, detail, optional=True)
+    """Target models: nano is shipped; SmolLM2 is fetched once, and the parts that need it say so without it."""
+    from .models.smollm2 import prepared, target_directory
+
+    nano = ROOT / "data" / "nano" / "model.safetensors"
+    if not nano.exists():
+        return Finding("target weights", False, f"{nano} is missing", "git checkout data/nano", optional=True)
+    fetched = f"smollm2 in {target_directory()}" if prepared() else "smollm2 not fetched yet: labsim target smollm2"
+    return Finding("target weights", True, f"nano; {fetched}", optional=True)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

@@ -39,6 +39,7 @@ def main() -> None:
         fresh = STAMP.with_suffix(".new")
         fresh.write_text(json.dumps(wanted))
         fresh.replace(STAMP)
+    fetch_smollm2()
     if arguments.browser:
         install_browser()
 
@@ -120,6 +121,18 @@ def quiet_jupyter() -> None:
     notification = {"fetchNews": "false", "checkForUpdates": False}
     overrides = {"@jupyterlab/apputils-extension:notification": notification}
     (settings / "overrides.json").write_text(json.dumps(overrides, indent=2))
+
+
+def fetch_smollm2() -> None:
+    """Fetch and convert the SmolLM2 target once. Without it the course runs on its own small target, so never fail."""
+    sys.path.insert(0, str(ROOT))
+    from labsim.models.smollm2 import prepared
+
+    if prepared() is not None:
+        return
+    command = [str(VENV / "bin" / "python"), "-m", "labsim", "target", "smollm2"]
+    if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
+        print("Going on without SmolLM2 (see above); everything but the cells that need it works.", flush=True)
 
 
 def install_browser() -> None:

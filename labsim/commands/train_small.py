@@ -20,6 +20,11 @@ from .options import NumberList, print_json, wrong_values_exit_2
     help="Directory of answers (labsim data generate); may be given several times.",
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
+@click.option(
+    "--start-from",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Go on from a small draft that is already good, with its layers and vocabulary.",
+)
 @click.option("--layers", type=NumberList(int), help="Target layers to start from. Default: the first two.")
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
 @click.option("--epochs", type=click.IntRange(min=1), default=6, show_default=True)
@@ -31,6 +36,7 @@ def command(
     target_name: str,
     data: tuple[Path, ...],
     out: Path,
+    start_from: Path | None,
     layers: tuple[int, ...] | None,
     draft_vocab_size: int,
     epochs: int,
@@ -50,7 +56,7 @@ def command(
     settings = {"layers": layers or (0, 1), "epochs": epochs, "learning_rate": learning_rate, "seed": seed}
     with wrong_values_exit_2():
         try:
-            report = run(target_name, data, out, minutes, draft_vocab_size, settings)
+            report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from)
         except TargetUnavailable as error:
             raise click.ClickException(str(error)) from error
     if as_json:
@@ -71,12 +77,13 @@ def run(
     minutes: float | None,
     draft_vocab_size: int,
     settings: dict[str, object],
+    start_from: Path | None = None,
 ) -> dict[str, object]:
     """Train, evaluate, write the draft and its recipe; the JSON document of the command."""
     import json
     import platform
     import time
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     import torch
     from rich.console import Console
@@ -85,7 +92,7 @@ def run(
 
     from ..models.load import locate
     from ..train.answer_store import answer_tokens, read_answers, read_settings, write_atomically
-    from ..train.small import SmallRecipe, recipe_dict, save_draft, start_from_target
+    from ..train.small import SmallRecipe, recipe_dict, save_draft, start_from_draft, start_from_target
     from ..train.small_data import draft_vocabulary, split
     from ..train.small_eval import evaluate
     from ..train.small_loop import CHECKPOINT, train
@@ -104,8 +111,14 @@ def run(
         sources.append(asdict(made_with) | {"answers": len(ours) + len(theirs)})
     vocab_size = made_with.vocab_size
     recipe = SmallRecipe(draft_vocab_size=min(draft_vocab_size, vocab_size), **settings)
-    vocabulary = draft_vocabulary(training, recipe.draft_vocab_size, vocab_size)
-    draft = start_from_target(locate(target_name), recipe, vocabulary)
+    if start_from:
+        draft, vocabulary = start_from_draft(locate(target_name), start_from)
+        before = json.loads((start_from / "recipe.json").read_text())
+        old = before["recipe"]
+        recipe = replace(recipe, layers=tuple(old["layers"]), draft_vocab_size=old["draft_vocab_size"])
+    else:
+        vocabulary = draft_vocabulary(training, recipe.draft_vocab_size, vocab_size)
+        draft, before = start_from_target(locate(target_name), recipe, vocabulary), None
     start = time.monotonic()
     columns = (TextColumn("{task.fields[loss]}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True)) as bar:
@@ -132,6 +145,7 @@ def run(
         "steps": steps,
         "seconds": time.monotonic() - start,
         "held_out": report,
+        "start_from": before,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "threads": torch.get_num_threads(),
     }

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import nn
 
 from .answer_store import write_atomically
@@ -93,25 +93,55 @@ def start_from_target(directory: Path, recipe: SmallRecipe, vocabulary: DraftVoc
             raise ValueError(f"layer {layer} to start from: the target has layers 0 to {config.num_hidden_layers - 1}")
     prefixes = {f"model.layers.{old}.": f"model.layers.{new}." for new, old in enumerate(recipe.layers)}
     weights: dict[str, torch.Tensor] = {}
-    table: dict[str, torch.Tensor] = {}
+    head_VE: torch.Tensor | None = None
     for path in sorted(directory.glob("*.safetensors")):
         with safe_open(path, "pt") as file:
             for name in file.keys():  # noqa: SIM118
-                if name in ("model.embed_tokens.weight", "lm_head.weight"):
-                    table[name] = file.get_tensor(name).float()
+                if name == "lm_head.weight":
+                    head_VE = file.get_tensor(name).float()
                 elif name == "model.norm.weight":
                     weights[name] = file.get_tensor(name).float()
                 else:
                     for old, new in prefixes.items():
                         if name.startswith(old):
                             weights[name.replace(old, new, 1)] = file.get_tensor(name).float()
-    embedding_VE = table["model.embed_tokens.weight"]
-    weights["lm_head.weight"] = table.get("lm_head.weight", embedding_VE)[vocabulary.ids_N].clone()
+    embedding_VE = embedding_of(directory)
+    weights["lm_head.weight"] = (embedding_VE if head_VE is None else head_VE)[vocabulary.ids_N].clone()
     config.num_hidden_layers = len(recipe.layers)
     config.dtype = torch.float32
     draft = SmallDraft(config, embedding_VE, len(vocabulary.ids_N))
     draft.load_state_dict(weights)
     return draft
+
+
+def start_from_draft(directory: Path, draft_directory: Path) -> tuple[SmallDraft, DraftVocabulary]:
+    """A draft that was saved before, to be trained on, over the embedding of the target in `directory`.
+
+    It keeps its vocabulary: head rows belong to tokens. ValueError when it is no small draft.
+    """
+    from transformers import LlamaConfig
+
+    raw = json.loads((draft_directory / "config.json").read_text())
+    if raw.get("labsim", {}).get("kind") != "small":
+        raise ValueError(f"{draft_directory} is not a small draft: its config.json has no labsim.kind 'small'")
+    weights = load_file(draft_directory / "model.safetensors")
+    d2t, t2d = weights.pop("d2t"), weights.pop("t2d")
+    draft_id_V = torch.where(t2d, t2d.cumsum(0) - 1, -1)
+    vocabulary = DraftVocabulary(torch.arange(len(d2t)) + d2t, draft_id_V)
+    config = LlamaConfig(**{key: value for key, value in raw.items() if key != "labsim"})
+    config.dtype = torch.float32
+    draft = SmallDraft(config, embedding_of(directory), len(d2t))
+    draft.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+    return draft, vocabulary
+
+
+def embedding_of(directory: Path) -> torch.Tensor:
+    """The input embedding of a target, in fp32."""
+    for path in sorted(directory.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            if "model.embed_tokens.weight" in file.keys():  # noqa: SIM118
+                return file.get_tensor("model.embed_tokens.weight").float()
+    raise ValueError(f"{directory} holds no model.embed_tokens.weight")
 
 
 def draft_loss(draft: SmallDraft, batch: TrainingBatch, *, bf16: bool = False) -> torch.Tensor:

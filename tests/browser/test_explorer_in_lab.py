@@ -158,7 +158,15 @@ def move(slider) -> None:
 
 
 @pytest.mark.parametrize(
-    "notebook", [DEMO, "01_alpha_and_k.ipynb", "02_concurrency_and_tails.ipynb", "15_rollout.ipynb"]
+    "notebook",
+    [
+        DEMO,
+        "01_alpha_and_k.ipynb",
+        "02_concurrency_and_tails.ipynb",
+        "03_lossless.ipynb",
+        "04_trees.ipynb",
+        "15_rollout.ipynb",
+    ],
 )
 def test_moving_each_slider_changes_the_picture(notebook, lab_server, demo, page, screenshots):
     assert (lab_server.root / notebook).exists()

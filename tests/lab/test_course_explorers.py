@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labsim.lab.explorer import Explorer
-from labsim.lab.explorers import alpha, concurrency, rollout
+from labsim.lab.explorers import alpha, concurrency, lossless, rollout, trees
 from labsim.sim.cost import break_even, cost_model
 from labsim.sim.memory import requests_that_fit
 
@@ -15,6 +15,8 @@ EXPLORERS = {
     "break_even_by_concurrency": concurrency.break_even_by_concurrency,
     "three_tails": concurrency.three_tails,
     "traffic_mix": rollout.traffic_mix,
+    "chain_or_tree": trees.chain_or_tree,
+    "three_words": lossless.three_words,
 }
 
 
@@ -74,6 +76,17 @@ def test_a_sliders_callback_is_quick_enough_to_follow_the_hand() -> None:
     computed = explorer.frames
     for key, frame in computed.items():
         assert explorer.set(**dict(zip(explorer.sliders, key, strict=True))) is frame
+
+
+def test_three_words_come_out_as_the_target_wants_only_from_the_residual() -> None:
+    """By hand at likeness 0: overlap .2 + .2 + .1; redrawn from p: overlap + half of p."""
+    explorer = lossless.three_words()
+    for likeness in lossless.LIKENESS:
+        _, draft, out = explorer.set(likeness=likeness, redraw="the residual").series
+        assert out.y == pytest.approx(lossless.TARGET, abs=1e-5) and draft.y != out.y
+    naive = explorer.set(likeness=0.0, redraw="the target p").series[2]
+    assert naive.y == pytest.approx((0.2 + 0.5 * 0.6, 0.2 + 0.5 * 0.3, 0.1 + 0.5 * 0.1))
+    assert "50% of the drafted words" in explorer.frame.text and "off by up to 0.100" in explorer.frame.text
 
 
 def test_more_code_or_more_users_flip_the_verdict() -> None:
