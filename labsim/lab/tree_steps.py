@@ -7,6 +7,7 @@ sharper.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,18 @@ def branch_difference(model: LanguageModel, text: Sequence[int], step: Step) -> 
         rows = [*range(last, last + 1), *(len(text) + node for node in branch)]
         worst = max(worst, float((together[rows] - alone[last:]).abs().max()))
     return worst
+
+
+def sharpened(drafter: SmallModelDrafter, factor: float) -> SmallModelDrafter:
+    """The same drafter with its logits multiplied by `factor`: same ranking of words, other confidence.
+
+    The head reads the last norm's output: scaling that norm's weight scales the logits. All other weights are shared.
+    """
+    if not factor > 0:
+        raise ValueError(f"factor is {factor}; allowed: above 0 (1 changes nothing)")
+    model = copy.copy(drafter.model)
+    model.norm = drafter.model.norm * factor
+    return SmallModelDrafter(model, drafter.target_vocab_size, drafter.target_ids_N)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from labsim.lab.tree_steps import (
     judged_nodes,
     length_interval,
     pooled_length,
+    sharpened,
     texts_before,
 )
 from labsim.models.load import Target
@@ -180,3 +181,19 @@ def test_a_chain_and_its_pooled_length_agree_with_the_result(pair) -> None:
     target, drafter = pair
     (one,) = generate_batch(target, [[5, 6, 7]], drafter=drafter, shape=Chain(4), max_new_tokens=30)
     assert pooled_length([one]) == pytest.approx(one.acceptance_length)
+
+
+def test_sharpening_changes_the_confidence_and_not_the_guesses(pair, answers: list[GenerationResult]) -> None:
+    target, drafter = pair
+    sharp = sharpened(drafter, 3.0)
+    text, step = next(texts_before(answers[0]))
+    mild, strong = draft_chances(drafter, text, step), draft_chances(sharp, text, step)
+    roots = [i for i, parent in enumerate(step.parents) if parent < 0]
+    assert strong[roots[0]] > mild[roots[0]]
+    assert strong[roots[1]] / strong[roots[0]] == pytest.approx((mild[roots[1]] / mild[roots[0]]) ** 3, rel=1e-6)
+    one, other = (
+        generate_batch(target, [[1, 2, 3]], drafter=d, shape=Chain(4), max_new_tokens=20)[0] for d in (drafter, sharp)
+    )
+    assert one.steps == other.steps
+    with pytest.raises(ValueError, match="factor is 0"):
+        sharpened(drafter, 0)
