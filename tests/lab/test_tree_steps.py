@@ -190,7 +190,7 @@ def test_sharpening_changes_the_confidence_and_not_the_guesses(pair, answers: li
     mild, strong = draft_chances(drafter, text, step), draft_chances(sharp, text, step)
     roots = [i for i, parent in enumerate(step.parents) if parent < 0]
     assert strong[roots[0]] > mild[roots[0]]
-    assert strong[roots[1]] / strong[roots[0]] == pytest.approx((mild[roots[1]] / mild[roots[0]]) ** 3, rel=1e-6)
+    assert strong[roots[1]] / strong[roots[0]] == pytest.approx((mild[roots[1]] / mild[roots[0]]) ** 3, rel=1e-4)
     one, other = (
         generate_batch(target, [[1, 2, 3]], drafter=d, shape=Chain(4), max_new_tokens=20)[0] for d in (drafter, sharp)
     )
