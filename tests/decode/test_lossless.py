@@ -158,7 +158,9 @@ def exact(target: Target, length: int) -> dict[tuple[int, ...], float]:
         for tail, chance in chances.items():
             with torch.no_grad():
                 top = theirs(torch.tensor([[*prompt, *tail]])).logits[0, -1].double().topk(3)
-            for token, p in zip(top.indices.tolist(), top.values.softmax(-1).tolist(), strict=True):
+            for token, p in zip(
+                top.indices.tolist(), (top.values / TOP_3.temperature).softmax(-1).tolist(), strict=True
+            ):
                 longer[*tail, token] = chance * p
         chances = longer
     return chances
