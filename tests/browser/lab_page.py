@@ -22,7 +22,7 @@ def run_all_cells(page: Page, address: str) -> None:
     expect(page.get_by_role("button", name=re.compile(r"\| Idle$"))).to_be_visible(timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.wait_for_function(FINISHED, timeout=180_000, polling=200)
+    page.wait_for_function(FINISHED, timeout=300_000, polling=200)
     expect(idle).to_be_visible(timeout=60_000)
 
 

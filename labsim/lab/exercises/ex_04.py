@@ -47,7 +47,7 @@ EXERCISES = (
         difficulty="easy",
         prompt=(
             "Node `i` of a draft tree follows node `parents[i]` (-1: the text's last token; parents come before their "
-            "children). `chance[i]` is the chance that it is accepted *given that its parent is*. Return the expected "
+            "children). `chance[i]` is the chance that it is accepted given that its parent is. Return the expected "
             "number of tokens that one verify step emits."
         ),
         hints=(
@@ -104,7 +104,7 @@ EXERCISES = (
         difficulty="medium",
         prompt=(
             "A text of `length` tokens stands in the cache at positions 0 to `length - 1`; the draft tree below it "
-            "goes through the target in *one* forward. Return the pair `(mask, positions)`: `mask[i][j]` says "
+            "goes through the target in one forward. Return the pair `(mask, positions)`: `mask[i][j]` says "
             "whether node `i` may attend to node `j`, and `positions[i]` is the position at which node `i` stands. "
             "(All nodes see the text.)"
         ),
@@ -171,8 +171,8 @@ EXERCISES = (
         difficulty="medium",
         prompt=(
             "`siblings` were drawn from the draft's distribution `q` one after another, without replacement, and "
-            "are tried in that order against the target's `p`. Return for each the chance that it is accepted *when "
-            "it is reached*, so that the token finally emitted has exactly the distribution `p`."
+            "are tried in that order against the target's `p`. Return for each the chance that it is accepted when "
+            "it is reached, so that the token finally emitted has exactly the distribution `p`."
         ),
         hints=(
             "The first one is judged as in a chain: `min(1, p[x] / q[x])`. What is still owed to p after its "
@@ -232,8 +232,8 @@ EXERCISES = (
         prompt=(
             "`table[path]` gives the draft's chances of the next word after a path, `()` being the root. At each "
             "depth take the `top_k` likeliest words after every node of the level, as candidates; of these new "
-            "candidates the `top_k` with the likeliest *paths* are the next level. After `depth` levels return the "
-            "`nodes` likeliest paths of *all* candidates, as tuples, in any order."
+            "candidates the `top_k` with the likeliest paths are the next level. After `depth` levels return the "
+            "`nodes` likeliest paths of all candidates, as tuples, in any order."
         ),
         hints=(
             "Keep a dict from path to the product of chances along it. What is the value of a child, given its "
@@ -314,7 +314,7 @@ EXERCISES = (
             misconceptions=[
                 Misconception(
                     "the longest acceptance wins",
-                    "Tokens per *step* always grow with the tree. Divide by the time of the step.",
+                    "Tokens per step always grow with the tree. Divide by the time of the step.",
                     wrong=lambda lengths, fixed_ms, row_ms, batch: max(range(len(lengths)), key=lambda n: lengths[n]),
                 ),
                 Misconception(
