@@ -23,6 +23,7 @@ from transformers import LlamaForCausalLM
 
 from . import checkpoint
 from .corpus import DOMAINS
+from .guidance import Guidance
 from .model import build_model, build_optimizers, next_token_loss
 from .packing import held_out_rows, shard
 from .recipe import Budget, Recipe
@@ -119,13 +120,16 @@ def train(
     path = directory / checkpoint.NAME
     if path.exists():
         counters = Counters(**checkpoint.load(path, model, optimizers))
-    curve = Curve(directory / "loss.csv", "step,tokens,seconds,length,learning_rate_scale,loss", counters.step)
+    curve = Curve(
+        directory / "loss.csv", "step,tokens,seconds,length,learning_rate_scale,loss,copy_loss", counters.step
+    )
     held_out_curve = Curve(directory / "held_out.csv", "step,tokens,seconds," + ",".join(DOMAINS), counters.step)
     rows = Rows(tokenizer, recipe, seed)
     before, resumed_at = counters.seconds, clock()
     saved_at = evaluated_at = resumed_at
     model.train()
     parameters = list(model.parameters())
+    guidance = Guidance(model, recipe)
     with Workers(workers) as pool:
         while (progress := budget.progress(counters.tokens, counters.seconds)) < 1:
             phase = recipe.phase_at(progress)
@@ -136,8 +140,9 @@ def train(
             for optimizer, rates in zip(optimizers, base_rates, strict=True):
                 for group, rate in zip(optimizer.param_groups, rates, strict=True):
                     group["lr"] = rate * scale
-            loss = pool.loss_and_gradients(
-                lambda rows_BT: next_token_loss(model, rows_BT, recipe.bf16), parameters, tokens_BT
+            hint = progress < recipe.hint_until
+            _, loss, copy_loss = pool.loss_and_gradients(
+                lambda rows_BT: guidance.losses(rows_BT, hint=hint), parameters, tokens_BT
             )
             torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
             pool.each(lambda optimizer: optimizer.step(), optimizers)
@@ -153,6 +158,7 @@ def train(
                 tokens_BT.shape[1],
                 f"{scale:.4f}",
                 f"{loss:.4f}",
+                f"{copy_loss:.4f}",
             )
             held_out = None
             if now - evaluated_at > recipe.evaluation_every_seconds:

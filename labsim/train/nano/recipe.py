@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Recipe:
     intermediate_size: int = 704
     max_positions: int = 4096
     rope_theta: float = 10000.0
-    phases: tuple[Phase, ...] = field(default=(Phase(0.80, 512, 8), Phase(0.95, 1024, 4), Phase(1.0, 2048, 2)))
+    phases: tuple[Phase, ...] = (Phase(0.12, 256, 8), Phase(0.80, 512, 8), Phase(0.95, 1024, 4), Phase(1.0, 2048, 2))
     rows_per_shard: int = 512
     learning_rate: float = 3e-3
     matrix_learning_rate: float = 4e-3
@@ -60,6 +60,12 @@ class Recipe:
     clip: float = 1.0
     warm_up_steps: int = 60
     bf16: bool = True
+    # Copying drills per worker and step, and how long some heads are told where to look (see guidance.py).
+    drills: int = 2
+    drill_length: int = 160
+    drill_weight: float = 0.5
+    hint_weight: float = 0.5
+    hint_until: float = 0.25
     tokenizer_characters: int = 12_000_000
     evaluation_rows: int = 8
     evaluation_every_seconds: float = 240.0

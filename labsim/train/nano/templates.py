@@ -22,6 +22,8 @@ SPECIAL_TOKENS = (
     "<|end_header_id|>",
     "<|eot_id|>",
 )
+# The tokenizer gives the special tokens the first ids, in this order.
+BOS_ID = SPECIAL_TOKENS.index(BOS)
 # Single tokens too, but part of the text: a decoder that drops special tokens must keep them.
 MARK_TOKENS = ("<tool_call>", "</tool_call>")
 

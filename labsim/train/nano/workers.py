@@ -38,20 +38,20 @@ class Workers:
 
     def loss_and_gradients(
         self,
-        loss_of: Callable[[torch.Tensor], torch.Tensor],
+        losses_of: Callable[[torch.Tensor], Sequence[torch.Tensor]],
         parameters: Sequence[torch.Tensor],
         tokens_BT: torch.Tensor,
-    ) -> float:
-        """Mean loss over the rows; sets `.grad` of the parameters to its gradient.
+    ) -> list[float]:
+        """Means over the rows of the losses; sets `.grad` of the parameters to the gradient of the first.
 
         Each worker's mean is weighted by its rows, and the parts are added in a fixed order: the result does not
         depend on which thread ends first.
         """
 
-        def part(rows_BT: torch.Tensor) -> tuple[float, tuple[torch.Tensor, ...]]:
+        def part(rows_BT: torch.Tensor) -> tuple[list[float], tuple[torch.Tensor, ...]]:
             share = rows_BT.shape[0] / tokens_BT.shape[0]
-            loss = loss_of(rows_BT) * share
-            return loss.item(), torch.autograd.grad(loss, parameters)
+            losses = [loss * share for loss in losses_of(rows_BT)]
+            return [loss.item() for loss in losses], torch.autograd.grad(losses[0], parameters)
 
         results = self.each(part, tokens_BT.chunk(min(self.count, tokens_BT.shape[0])))
         for index, parameter in enumerate(parameters):
@@ -59,4 +59,4 @@ class Workers:
             for _, gradients in results[1:]:
                 gradient = gradient + gradients[index]
             parameter.grad = gradient
-        return sum(loss for loss, _ in results)
+        return [sum(values) for values in zip(*(losses for losses, _ in results), strict=True)]

@@ -4,6 +4,7 @@
 - code: the installed standard library's functions as requests (write, rename, document, ...) and as plain source.
 - agent: tool calls with JSON arguments, tool output, errors, a new plan, an answer that quotes the output.
 - document: long documents with facts stated early and asked for later, with word-for-word quotations.
+- in chat, code and document a part is natural prose: SmolLM2's answers to the project's training prompts.
 
 Everything follows from a seed and the Python version: the standard library is read where it is installed.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from . import agent, chat, code, documents, reference
+from . import agent, answered, chat, code, documents, reference
 from .side import Side
 
 Message = dict[str, str]
@@ -33,6 +34,8 @@ def check_domain(domain: str) -> None:
 def conversation(domain: str, side: Side, *, max_words: int = 1100) -> list[Message]:
     """One conversation of a domain, ending with the assistant. `max_words` bounds a document's length."""
     check_domain(domain)
+    if natural := answered.conversation(domain, side, max_words):
+        return natural
     if domain == "chat":
         return (reference if side.chance(0.3) else chat).conversation(side)
     if domain == "document":
