@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -140,10 +141,8 @@ def train(
             for optimizer, rates in zip(optimizers, base_rates, strict=True):
                 for group, rate in zip(optimizer.param_groups, rates, strict=True):
                     group["lr"] = rate * scale
-            hint = progress < recipe.hint_until
-            _, loss, copy_loss = pool.loss_and_gradients(
-                lambda rows_BT: guidance.losses(rows_BT, hint=hint), parameters, tokens_BT
-            )
+            losses_of = partial(guidance.losses, hint=progress < recipe.hint_until)
+            _, loss, copy_loss = pool.loss_and_gradients(losses_of, parameters, tokens_BT)
             torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
             pool.each(lambda optimizer: optimizer.step(), optimizers)
             now = clock()
