@@ -25,6 +25,8 @@ COMMANDS = (
     "generate",
     "target",
     "data",
+    "train",
+    "eval",
     "train-target",
     "train-small",
     "run",

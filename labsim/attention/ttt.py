@@ -34,6 +34,7 @@ def ttt_attention(
     *,
     scale: float | None = None,
     kernel: Kernel = "auto",
+    documents: Sequence[int] = (),
 ) -> torch.Tensor:
     """Output (B, H, L, D), differentiable in every input.
 
@@ -41,10 +42,18 @@ def ttt_attention(
         q_BHLD: queries of this step, rotated to their positions.
         k_BKLD, v_BKLD: keys and values of step 0, the history.
         branch: keys and values (B, K, L, D) of steps 1..k, this step's own last; empty at step 0.
+        documents: lengths of the documents that each row is packed from, the same for all rows; empty for one document.
+
+    Raises:
+        ValueError: document lengths that do not add up to L.
     """
     scale = q_BHLD.shape[-1] ** -0.5 if scale is None else scale
     flat = [tensor for pair in branch for tensor in pair]
-    return TTTAttention.apply(scale, kernel, q_BHLD, k_BKLD, v_BKLD, *flat)
+    length = q_BHLD.shape[2]
+    lengths = tuple(documents) or (length,)
+    if sum(lengths) != length or min(lengths) < 0:
+        raise ValueError(f"documents of {list(lengths)} positions do not make up a row of {length}")
+    return TTTAttention.apply(scale, kernel, lengths, q_BHLD, k_BKLD, v_BKLD, *flat)
 
 
 class TTTAttention(torch.autograd.Function):
@@ -55,12 +64,17 @@ class TTTAttention(torch.autograd.Function):
         ctx: torch.autograd.function.FunctionCtx,
         scale: float,
         kernel: Kernel,
+        documents: tuple[int, ...],
         q: torch.Tensor,
         k: torch.Tensor,
         v: torch.Tensor,
         *branch: torch.Tensor,
     ) -> torch.Tensor:
-        out, lse = kernels.forward(q, k, v, causal=True, scale=scale, kernel=kernel)
+        parts = [
+            kernels.forward(*document, causal=True, scale=scale, kernel=kernel)
+            for document in zip(*(x.split(documents, dim=2) for x in (q, k, v)), strict=True)
+        ]
+        out, lse = (torch.cat(part, dim=2) if len(part) > 1 else part[0] for part in zip(*parts, strict=True))
         if branch:
             logits_BKGLN = branch_logits(q, branch[0::2], scale)
             branch_lse = logits_BKGLN.logsumexp(-1)
@@ -69,16 +83,20 @@ class TTTAttention(torch.autograd.Function):
             merged, lse = merge(out, lse, own.flatten(1, 2), branch_lse.flatten(1, 2))
             out = merged.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse, *branch)
-        ctx.scale, ctx.kernel = scale, kernel
+        ctx.scale, ctx.kernel, ctx.documents = scale, kernel, documents
         return out
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, dout: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         q, k, v, out, lse, *branch = ctx.saved_tensors
         scale, heads = ctx.scale, (k.shape[1], -1)
-        dq, dk, dv = kernels.backward(dout, q, k, v, out, lse, causal=True, scale=scale, kernel=ctx.kernel)
+        parts = [
+            kernels.backward(*document, causal=True, scale=scale, kernel=ctx.kernel)
+            for document in zip(*(x.split(ctx.documents, dim=2) for x in (dout, q, k, v, out, lse)), strict=True)
+        ]
+        dq, dk, dv = (torch.cat(part, dim=2) if len(part) > 1 else part[0] for part in zip(*parts, strict=True))
         if not branch:
-            return None, None, dq, dk, dv
+            return None, None, None, dq, dk, dv
         wide = lse_dtype(q)
         weights = (branch_logits(q, branch[0::2], scale) - lse.unflatten(1, heads)[..., None]).exp()
         dout_g, out_g, q_g = (x.to(wide).unflatten(1, heads) for x in (dout, out, q))
@@ -89,7 +107,7 @@ class TTTAttention(torch.autograd.Function):
             dl = w * (dout_g * (v_n.to(wide)[:, :, None] - out_g)).sum(-1, keepdim=True) * scale
             dq_g += dl * k_n.to(wide)[:, :, None]
             grads += [(dl * q_g).sum(2).to(k_n.dtype), (w * dout_g).sum(2).to(v_n.dtype)]
-        return None, None, (dq + dq_g.flatten(1, 2)).to(q.dtype), dk, dv, *grads
+        return None, None, None, (dq + dq_g.flatten(1, 2)).to(q.dtype), dk, dv, *grads
 
 
 def branch_logits(q: torch.Tensor, keys: Sequence[torch.Tensor], scale: float) -> torch.Tensor:

@@ -90,8 +90,9 @@ def run(
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
+    from ..models.files import write_atomically
     from ..models.load import locate
-    from ..train.answer_store import answer_tokens, read_answers, read_settings, write_atomically
+    from ..train.answer_store import answer_tokens, read_answers, read_settings
     from ..train.small import SmallRecipe, recipe_dict, save_draft, start_from_draft, start_from_target
     from ..train.small_data import draft_vocabulary, split
     from ..train.small_eval import evaluate

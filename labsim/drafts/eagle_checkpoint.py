@@ -13,7 +13,6 @@ written whole or not at all.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from ..models.config import ModelConfig, read_json
+from ..models.files import write_atomically
 from ..models.weights import read_weights
 from .eagle import EagleDraft
 from .eagle_config import EagleConfig
@@ -130,8 +130,8 @@ def save_draft(
     directory.mkdir(parents=True, exist_ok=True)
     document = write_config(config, target_name, str(dtype).removeprefix("torch."))
     # The weights first: a directory with a config but no weights would look like a damaged draft.
-    write_whole(directory / "model.safetensors", save(tensors, metadata={"format": "pt"}))
-    write_whole(directory / "config.json", (json.dumps(document, indent=2) + "\n").encode())
+    write_atomically(directory / "model.safetensors", save(tensors, metadata={"format": "pt"}))
+    write_atomically(directory / "config.json", (json.dumps(document, indent=2) + "\n").encode())
 
 
 def read_vocabulary(
@@ -182,13 +182,3 @@ def check_tensors(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor
             )
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name}: {key} holds values that are not numbers; it was never trained or filled in")
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` never holds a part of it."""
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)

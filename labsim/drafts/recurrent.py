@@ -72,7 +72,8 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return rms_norm(x, self.weight.shape, self.weight, self.eps)
+        # Under autocast x may be narrower than the weight; norms are computed in the weight's precision.
+        return rms_norm(x.to(self.weight.dtype), self.weight.shape, self.weight, self.eps)
 
 
 class Attention(nn.Module):
@@ -176,7 +177,8 @@ class RecurrentDraft(nn.Module):
         angles = positions_BL.double()[..., None] * self.inverse_frequencies.to(positions_BL.device)
         angles = torch.cat([angles, angles], dim=-1)
         cos, sin = (turn.mul(self.rope_scale).to(x.dtype) for turn in (angles.cos(), angles.sin()))
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        # Under autocast the projections are narrower than the angles; the kernel wants one type.
+        q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
         out_BLO = attend(q, k, v).transpose(1, 2).flatten(2)
         residual_BLH = residual_BLH + self.project("o", attention.o_proj, out_BLO)
         inner = layer.post_attention_layernorm(residual_BLH)
@@ -252,7 +254,7 @@ class RecurrentDraft(nn.Module):
         run = partial(checkpoint, self.block, use_reentrant=False) if checkpointing else self.block
         positions_1L = torch.arange(first_position, first_position + length, device=features_BLF.device)[None]
         padded = torch.nn.functional.pad(tokens_BT, (0, max(0, length + steps - tokens_BT.shape[1])))
-        state = self.fuse(features_BLF)
+        state = self.fuse(features_BLF).to(features_BLF.dtype)  # autocast narrows products, not the residual stream
         history: Pair | None = None
         own: list[Pair] = []
         for step in range(steps):

@@ -17,9 +17,7 @@ Shapes: A answer tokens, T kept candidates.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -30,7 +28,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-DIGEST_LETTERS = 12
+from ..models.files import digest, write_atomically
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,7 @@ class AnswerStore:
         """Write one more shard."""
         data = shard_bytes(answers, self.settings.vocab_size)
         number = 1 + max((int(path.name.split("-")[1]) for path in shards(self.directory)), default=-1)
-        digest = hashlib.sha256(data).hexdigest()[:DIGEST_LETTERS]
-        path = self.directory / f"answers-{number:05d}-{digest}.safetensors"
+        path = self.directory / f"answers-{number:05d}-{digest(data)}.safetensors"
         write_atomically(path, data)
         return path
 
@@ -155,9 +152,9 @@ def shard_bytes(answers: Sequence[Answer], vocab_size: int) -> bytes:
 
 
 def read_shard(path: Path) -> list[Answer]:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST_LETTERS]
-    if not path.stem.endswith(f"-{digest}"):
-        raise ValueError(f"{path} is damaged: its sha256 begins with {digest}; delete it and generate again")
+    found = digest(path.read_bytes())
+    if not path.stem.endswith(f"-{found}"):
+        raise ValueError(f"{path} is damaged: its sha256 begins with {found}; delete it and generate again")
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -176,16 +173,6 @@ def read_shard(path: Path) -> list[Answer]:
         finish = "stop" if stopped[row] else "length"
         answers.append(Answer(*key, prompt_ids, answer_ids, finish, *candidates))
     return answers
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` never holds a part of it, not even after a power cut."""
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
 
 
 def answer_tokens(answers: Iterable[Answer]) -> int:

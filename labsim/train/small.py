@@ -28,7 +28,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from .answer_store import write_atomically
+from ..models.files import write_atomically
 from .small_data import DraftVocabulary, TrainingBatch
 
 

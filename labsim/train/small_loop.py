@@ -21,7 +21,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from .answer_store import Answer, write_atomically
+from ..models.files import write_atomically
+from .answer_store import Answer
 from .small import SmallDraft, SmallRecipe, draft_loss, recipe_dict
 from .small_data import DraftVocabulary, batches, endless_batches, make_batch
 

@@ -51,6 +51,33 @@ def test_output_and_every_gradient(
         assert float((mine.grad.double() - theirs.grad).abs().max()) < 4 * tolerance
 
 
+@pytest.mark.parametrize("kernel", ["reference", "cpu_flash"])
+@pytest.mark.parametrize("documents", [(33,), (1, 20, 12), (16, 0, 17)])
+def test_packed_documents_do_not_see_each_other(kernel: str, documents: tuple[int, ...]) -> None:
+    given = inputs(2, 8, 2, 33, torch.float64)
+    ours, exact = ([x.clone().requires_grad_() for x in given] for _ in range(2))
+    pairs = [list(zip(x[3::2], x[4::2], strict=True)) for x in (ours, exact)]
+    out = ttt_attention(*ours[:3], pairs[0], kernel=kernel, documents=documents)
+    parts, start = [], 0
+    for length in documents:
+        cut = slice(start, start := start + length)
+        own = [(k[:, :, cut], v[:, :, cut]) for k, v in pairs[1]]
+        parts.append(dense(*(x[:, :, cut] for x in exact[:3]), own))
+    expected = torch.cat(parts, dim=2)
+    dout = torch.randn(out.shape, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    out.backward(dout)
+    expected.backward(dout)
+    assert float((out - expected).abs().max()) < 1e-12
+    for mine, theirs in zip(ours, exact, strict=True):
+        assert float((mine.grad - theirs.grad).abs().max()) < 4e-12
+
+
+def test_document_lengths_must_add_up() -> None:
+    q, k, v = inputs(0, 4, 4, 19, torch.float64)
+    with pytest.raises(ValueError, match=r"\[10, 10\] positions do not make up a row of 19"):
+        ttt_attention(q, k, v, documents=(10, 10))
+
+
 def test_saved_memory_is_linear_in_the_length() -> None:
     """Bytes kept for backward, counted; a score matrix would grow with the square."""
 

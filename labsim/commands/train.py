@@ -1,0 +1,143 @@
+"""`labsim train`: an EAGLE, MTP or parallel-heads draft, trained on the target's own answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .options import print_json, wrong_values_exit_2
+
+KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
+
+
+@click.command("train")
+@click.option("--target", "target_name", required=True, help="nano, smollm2, a directory or a Hugging Face id.")
+@click.option("--draft", type=click.Choice(KINDS), required=True)
+@click.option(
+    "--ttt", type=click.IntRange(min=1), default=5, show_default=True, help="Unrolled steps; 1 is without TTT."
+)
+@click.option(
+    "--data",
+    multiple=True,
+    required=True,
+    help="Directory of the target's answers (labsim data generate), or `shipped`; may be given several times.",
+)
+@click.option("--domains", help="Only answers of these domains, such as chat,code.")
+@click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True)
+@click.option("--seq", type=click.IntRange(min=8), default=512, show_default=True, help="Tokens of a packed row.")
+@click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Packed rows per step.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
+@click.option("--fresh", is_flag=True, help="Start over where OUT holds a training.")
+@click.option(
+    "--features",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the target's states here and read them from there: faster from the second epoch on.",
+)
+@click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
+@click.option("--step-decay", type=click.FloatRange(0, 1, min_open=True), default=0.8, show_default=True)
+@click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
+@click.option("--mtp-branch", type=click.Choice(["own", "step"]), default="own", show_default=True)
+@click.option("--oov", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
+@click.option("--checkpointing", is_flag=True, help="Recompute activations in backward: less memory, more time.")
+@click.option("--bf16/--fp32", default=True, show_default=True, help="Precision of the matrix products.")
+@click.option(
+    "--k", type=click.IntRange(min=1), default=4, show_default=True, help="Chain that chooses the checkpoint."
+)
+@click.option("--evaluate-every", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--patience", type=click.IntRange(min=0), default=0, show_default=True, help="0 never stops early.")
+@click.option("--any-template", is_flag=True, help="Take answers to prompts in another chat template too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(
+    target_name: str,
+    draft: str,
+    data: tuple[str, ...],
+    domains: str | None,
+    out: Path,
+    fresh: bool,
+    features: Path | None,
+    any_template: bool,
+    as_json: bool,
+    **settings: object,
+) -> None:
+    """Train a draft for --target. Stop it at any time, even with kill -9: the same command goes on where it was.
+
+    \b
+    labsim train --target nano --draft eagle3.1 --ttt 5 --data shipped --steps 300 --out build/nano-eagle3.1
+    labsim generate --target nano --draft build/nano-eagle3.1 --prompt "Tell me a story." --k 5 --compare
+    """
+    from filelock import FileLock, Timeout
+
+    from ..models.smollm2 import TargetUnavailable
+
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(out / ".lock", timeout=0), wrong_values_exit_2():
+            report = run(target_name, draft, data, domains, out, fresh, features, any_template, settings)
+    except Timeout:
+        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
+    except TargetUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        print_json(report)
+        return
+    click.echo(
+        f"{out}: {report['steps']} steps, loss {report['loss']:.3f}, held-out acceptance length "
+        f"{report['acceptance_length']:.2f} at K={report['k']} (best at step {report['best_step']})"
+    )
+
+
+def run(
+    target_name: str,
+    draft: str,
+    data: tuple[str, ...],
+    domains: str | None,
+    out: Path,
+    fresh: bool,
+    features: Path | None,
+    any_template: bool,
+    settings: dict[str, object],
+) -> dict[str, object]:
+    """Behind two progress bars on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from ..train.prompts import DOMAINS
+    from ..train.ttt.checkpoint import NAME
+    from ..train.ttt.loop import Report
+    from ..train.ttt.recipe import TTTRecipe
+    from ..train.ttt.run import run as train
+
+    chosen = tuple(part.strip() for part in domains.split(",")) if domains else ()
+    if unknown := [domain for domain in chosen if domain not in DOMAINS]:
+        raise ValueError(f"unknown domain {unknown[0]!r} in --domains (known: {', '.join(DOMAINS)})")
+    if fresh:
+        for name in (NAME, "loss.csv", "held_out.csv"):
+            (out / name).unlink(missing_ok=True)
+    recipe = TTTRecipe(draft=draft, **settings)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        states = progress.add_task("target states", total=1, visible=features is not None)
+        training = progress.add_task("training", total=recipe.steps)
+        length = ""
+
+        def told(report: Report) -> None:
+            nonlocal length
+            if report.held_out:
+                length = f"  held-out acceptance length {report.held_out.acceptance_length:.3f}"
+            depths = " ".join(f"{share:.2f}" for share in report.per_depth_accuracy)
+            text = f"step {report.counters.step}  loss {report.loss:.3f}  accuracy by depth {depths}{length}"
+            progress.update(training, completed=report.counters.step, description=text)
+
+        return train(
+            target_name,
+            data,
+            recipe,
+            out,
+            domains=chosen,
+            features=features,
+            any_template=any_template,
+            told=told,
+            filled=lambda done, count: progress.update(states, completed=done, total=count),
+        )

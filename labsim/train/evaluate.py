@@ -1,0 +1,214 @@
+"""How good is a draft in real decoding: acceptance by depth with an interval, times, and what its state does.
+
+A row is one data set at one context length. Each seed draws its own prompts; every prompt is decoded for real, with
+chains of k drafted tokens. The interval is a bootstrap over prompts, which are the independent things here: tokens of
+one answer are not.
+
+Shapes: P prompts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from ..decode.generate import generate
+from ..decode.result import GenerationResult
+from ..drafts.eagle_drafter import EagleDrafter
+from ..drafts.protocol import Drafter
+from ..drafts.shape import Chain
+from ..features.source import Online
+from ..models.load import Target
+from ..models.paths import data_directory
+from ..models.sampling import Sampling
+from .probes import Drift, drift
+from .prompts import DOMAINS, Prompt, read_prompts
+
+RESAMPLES = 2000
+PROBED_ANSWERS = 6
+
+
+@dataclass(frozen=True)
+class Row:
+    """One data set at one context length; lists have one entry per depth.
+
+    Attributes:
+        context: asked-for tokens of a prompt; None for the prompts' own length, whose mean is `prompt_tokens`.
+        interval: 95 % bootstrap interval of the acceptance length, over prompts.
+        conditional: share of the chains alive at a depth that survive it; 0 where none is.
+        hidden_norm, sink_mass, self_mass: see `labsim.train.probes`; None for drafts without a recurrent state.
+        tpot_mean_ms, tpot_p95_ms: time per output token after the first, over requests.
+    """
+
+    data: str
+    context: int | None
+    prompts: int
+    prompt_tokens: float
+    answer_tokens: int
+    acceptance_length: float
+    interval: tuple[float, float]
+    conditional: list[float]
+    survival: list[float]
+    hidden_norm: list[float] | None
+    sink_mass: list[float] | None
+    self_mass: list[float] | None
+    tpot_mean_ms: float
+    tpot_p95_ms: float
+
+
+def evaluate(
+    target: Target,
+    drafter: Drafter,
+    data: Sequence[str],
+    *,
+    k: int,
+    contexts: Sequence[int | None] = (None,),
+    seeds: int = 3,
+    prompts_per_seed: int = 8,
+    max_new_tokens: int = 128,
+    sampling: Sampling | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """One row per data set and context; `done` hears of each answer. ValueError for unknown data or a full context."""
+    sets = {name: prompts_of(name) for name in data}
+    rows = []
+    for name, prompts in sets.items():
+        for context in contexts:
+            results: list[GenerationResult] = []
+            for seed in range(seeds):
+                for ids in chosen(target, prompts, context, seed, prompts_per_seed, max_new_tokens):
+                    results.append(
+                        generate(
+                            target,
+                            ids,
+                            drafter=drafter,
+                            shape=Chain(k),
+                            max_new_tokens=max_new_tokens,
+                            sampling=sampling or Sampling(),
+                            seed=seed,
+                        )
+                    )
+                    done()
+            rows.append(summarise(name, context, results, drifts(target, drafter, results, k), k))
+    return rows
+
+
+def prompts_of(name: str) -> list[Prompt]:
+    """Held-out prompts of a domain, or those of a JSONL file."""
+    if name in DOMAINS:
+        held_out = read_prompts(data_directory() / "prompts" / "held_out.jsonl")
+        return [prompt for prompt in held_out if prompt.domain == name]
+    path = Path(name)
+    if path.is_file():
+        return read_prompts(path)
+    raise ValueError(f"data {name!r} is neither one of {', '.join(DOMAINS)} nor a JSONL file of prompts")
+
+
+def chosen(
+    target: Target, prompts: Sequence[Prompt], context: int | None, seed: int, count: int, max_new_tokens: int
+) -> Iterator[list[int]]:
+    """Rendered prompts that this seed draws; with a context, each with background text up to so many tokens."""
+    room = target.model.config.max_positions - max_new_tokens
+    if context is not None and context > room:
+        raise ValueError(f"context {context}: {target.name} has room for {room} tokens before the answer")
+    rng = random.Random(f"eval/{seed}")
+    for prompt in rng.sample(prompts, min(count, len(prompts))):
+        ids = target.encode_chat(prompt.messages)
+        if context is not None:
+            ids = lengthened(target, prompt, context, rng)
+        if len(ids) <= room:
+            yield ids
+
+
+def lengthened(target: Target, prompt: Prompt, context: int, rng: random.Random) -> list[int]:
+    """The prompt behind an exchange of background text, as close below `context` tokens as whole words allow.
+
+    ValueError when the prompt alone is longer.
+    """
+    short = target.encode_chat(prompt.messages)
+    if len(short) > context:
+        raise ValueError(f"prompt {prompt.id} has {len(short)} tokens, more than the context of {context}")
+    filler = [other.messages[-1]["content"] for other in prompts_of("document")]
+    rng.shuffle(filler)
+    words = " ".join(filler * (1 + context // 2000)).split(" ")
+
+    def rendered(count: int) -> list[int]:
+        notes = {"role": "user", "content": "Keep these notes in mind:\n\n" + " ".join(words[:count])}
+        at = 1 if prompt.messages[0]["role"] == "system" else 0
+        exchange = [notes, {"role": "assistant", "content": "I have read them."}]
+        return target.encode_chat([*prompt.messages[:at], *exchange, *prompt.messages[at:]])
+
+    low, high = 0, len(words)
+    if len(rendered(0)) > context:
+        return short
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if len(rendered(middle)) <= context else (low, middle - 1)
+    return rendered(low)
+
+
+def drifts(target: Target, drafter: Drafter, results: Sequence[GenerationResult], k: int) -> list[Drift]:
+    """Probes along some of the answers; none for drafts without a recurrent state."""
+    if not isinstance(drafter, EagleDrafter):
+        return []
+    source = Online(target.model, drafter.hidden_layers)
+    long_enough = [result for result in results if len(result.tokens) > k + 2][:PROBED_ANSWERS]
+    found = []
+    for result in long_enough:
+        text = [*result.prompt_tokens, *result.tokens]
+        [states] = source.read([text])
+        found.append(drift(drafter.draft, text, len(result.prompt_tokens), states.features_TF, k))
+    return found
+
+
+def summarise(
+    name: str, context: int | None, results: Sequence[GenerationResult], probed: Sequence[Drift], k: int
+) -> Row:
+    """ValueError when no prompt was short enough to be decoded."""
+    if not results:
+        raise ValueError(f"no prompt of {name} fits the target's context")
+    runs = [[len(step.path) for step in result.steps] for result in results]
+    steps = sum(map(len, runs))
+    survival = [sum(run > depth for row in runs for run in row) / steps if steps else 0.0 for depth in range(k)]
+    before = [1.0, *survival[:-1]]
+    tpot = [1e3 * result.seconds.decode / (len(result.tokens) - 1) for result in results if len(result.tokens) > 1]
+
+    def mean(field: str) -> list[float] | None:
+        values = [getattr(one, field) for one in probed]
+        return [fmean(depth) for depth in zip(*values, strict=True)] if values else None
+
+    return Row(
+        data=name,
+        context=context,
+        prompts=len(results),
+        prompt_tokens=fmean(len(result.prompt_tokens) for result in results),
+        answer_tokens=sum(len(result.tokens) for result in results),
+        acceptance_length=1 + sum(map(sum, runs)) / steps if steps else 1.0,
+        interval=bootstrap(runs),
+        conditional=[now / then if then else 0.0 for now, then in zip(survival, before, strict=True)],
+        survival=survival,
+        hidden_norm=mean("hidden_norm"),
+        sink_mass=mean("sink_mass"),
+        self_mass=mean("self_mass"),
+        tpot_mean_ms=fmean(tpot) if tpot else 0.0,
+        tpot_p95_ms=float(np.percentile(tpot, 95)) if tpot else 0.0,
+    )
+
+
+def bootstrap(runs: Sequence[Sequence[int]], confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of 1 + accepted / steps, drawing prompts with replacement; the same for the same runs."""
+    accepted_P = np.array([sum(row) for row in runs], float)
+    steps_P = np.array([len(row) for row in runs], float)
+    if not steps_P.sum():
+        return 1.0, 1.0
+    draws = np.random.default_rng(0).integers(0, len(runs), (RESAMPLES, len(runs)))
+    steps_R = steps_P[draws].sum(axis=1)
+    lengths_R = 1 + accepted_P[draws].sum(axis=1)[steps_R > 0] / steps_R[steps_R > 0]
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(lengths_R, [tail, 100 - tail])
+    return float(low), float(high)

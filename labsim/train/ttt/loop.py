@@ -1,0 +1,169 @@
+"""The training loop: rows, loss, AdamW, a look at the held-out acceptance length now and then.
+
+The draft that is kept is the one with the longest held-out acceptance, not the one with the lowest loss: public runs
+show acceptance falling while the loss still does. It is written to OUT whenever it gets better, so OUT holds a usable
+draft from the first look on. `kill -9` loses at most the steps since the last checkpoint, and the resumed training
+takes the very steps that an unbroken one takes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from ...drafts.eagle_checkpoint import TrainedDraft, save_draft
+from ...drafts.vocabulary import DraftVocabulary
+from ...features.source import StateSource
+from ...models.files import write_atomically
+from ...models.load import Target
+from .checkpoint import NAME, Counters, load_checkpoint, save_checkpoint
+from .data import Document, PackedRow, endless_rows
+from .estimate import Estimate, estimate
+from .loss import Teacher, draft_device, row_loss
+from .recipe import TTTRecipe
+
+CURVE = "loss.csv"
+LOOKS = "held_out.csv"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Told after each step."""
+
+    counters: Counters
+    loss: float
+    per_depth_accuracy: tuple[float, ...]
+    held_out: Estimate | None
+
+
+def learning_rate(recipe: TTTRecipe, step: int) -> float:
+    """Linear warm-up, then half a cosine to zero at the last step."""
+    warm = max(1, round(recipe.warm_up * recipe.steps))
+    return recipe.learning_rate * min(1.0, (step + 1) / warm) * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+
+
+def train(
+    draft: TrainedDraft,
+    vocabulary: DraftVocabulary,
+    target: Target,
+    source: StateSource,
+    documents: Sequence[Document],
+    held_out: Sequence[Document],
+    recipe: TTTRecipe,
+    out: Path,
+    *,
+    identity: dict[str, object],
+    told: Callable[[Report], None] = lambda _: None,
+    checkpoint_seconds: float = 60.0,
+    checkpoint_every: int | None = None,
+) -> Counters:
+    """Train `draft` in place, going on from the checkpoint in `out` if there is one.
+
+    Args:
+        identity: what must be the same for a checkpoint to be this training's.
+        checkpoint_every: steps between checkpoints, in place of `checkpoint_seconds`.
+
+    Raises:
+        ValueError: no documents, another training's checkpoint, or a loss that is no longer a number.
+    """
+    if not documents:
+        raise ValueError("no answer has two tokens or more within seq: nothing trains (longer --seq, other --data)")
+    if not held_out:
+        raise ValueError("no held-out answers to choose a checkpoint by: a few dozen prompts are needed")
+    (out / NAME).parent.mkdir(parents=True, exist_ok=True)
+    # fused: one kernel per step instead of one per tensor.
+    optimizer = torch.optim.AdamW(
+        draft.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
+    )
+    path, counters = out / NAME, Counters()
+    if path.exists():
+        counters = load_checkpoint(path, draft, optimizer, identity)
+    depths = range(1, recipe.ttt + 1)
+    curve = Curve(
+        out / CURVE, ["step", "tokens", "loss", "learning_rate", *(f"accuracy_{d}" for d in depths)], counters
+    )
+    looks = Curve(
+        out / LOOKS,
+        ["step", "tokens", "acceptance_length", *(f"survival_{d}" for d in range(1, recipe.k + 1))],
+        counters,
+    )
+    stream = endless_rows(documents, recipe.seq, recipe.seed, counters.rows)
+    before, resumed_at = counters.seconds, time.monotonic()
+    saved_at = resumed_at
+    draft.train()
+    while counters.step < recipe.steps and not (recipe.patience and counters.misses >= recipe.patience):
+        rate = learning_rate(recipe, counters.step)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        loss, accuracy = 0.0, [[0, 0] for _ in depths]
+        optimizer.zero_grad(set_to_none=True)
+        for _ in range(recipe.rows):
+            row = PackedRow.of(next(stream))
+            states = source.read([document.tokens for document in row.documents])
+            last_LE = torch.cat([part.last_TE for part in states]).to(draft_device(draft))
+            teacher = Teacher.of(row, last_LE, target.model.head, vocabulary)
+            row_total, figures = row_loss(draft, row, states, teacher, recipe)
+            (row_total / recipe.rows).backward()
+            loss += row_total.item() / recipe.rows
+            counters.tokens += row.tokens_1L.numel()
+            counters.rows += 1
+            for depth, figure in enumerate(figures):
+                accuracy[depth][0] += int(figure.correct_P.sum())
+                accuracy[depth][1] += len(figure.correct_P)
+        norm = torch.nn.utils.clip_grad_norm_(draft.parameters(), recipe.clip)
+        if not (math.isfinite(loss) and math.isfinite(float(norm))):
+            raise ValueError(
+                f"the loss is {loss} and its gradient {float(norm)} at step {counters.step + 1}: try a lower learning "
+                f"rate than {rate:g}" + (f"; the last good state is in {path}" if path.exists() else "")
+            )
+        optimizer.step()
+        counters.step += 1
+        counters.seconds = before + time.monotonic() - resumed_at
+        shares = tuple(hits / count if count else math.nan for hits, count in accuracy)
+        curve.add(counters.step, counters.tokens, f"{loss:.5f}", f"{rate:.3e}", *(f"{share:.4f}" for share in shares))
+        look = None
+        if counters.step % recipe.evaluate_every == 0 or counters.step == recipe.steps:
+            look = estimate(draft, held_out, source, target.model.head, vocabulary, recipe, recipe.k)
+            looks.add(
+                counters.step, counters.tokens, f"{look.acceptance_length:.4f}", *(f"{s:.4f}" for s in look.survival)
+            )
+            counters.misses += 1
+            if look.acceptance_length > counters.best:
+                counters.best, counters.best_step, counters.misses = look.acceptance_length, counters.step, 0
+                save_draft(out, draft, vocabulary, target.name)
+        told(Report(counters, loss, shares, look))
+        due = time.monotonic() - saved_at > checkpoint_seconds
+        if counters.step % checkpoint_every == 0 if checkpoint_every else due:
+            save_checkpoint(path, draft, optimizer, counters, identity)
+            saved_at = time.monotonic()
+    save_checkpoint(path, draft, optimizer, counters, identity)
+    return counters
+
+
+class Curve:
+    """A CSV that a resumed training continues: lines behind the checkpoint's step are dropped, then lines appended."""
+
+    def __init__(self, path: Path, columns: Sequence[str], counters: Counters) -> None:
+        lines = path.read_text().splitlines()[1:] if path.exists() else []
+        whole = [line for line in lines if line.count(",") == len(columns) - 1]
+        kept = [line for line in whole if int(line.split(",")[0]) <= counters.step]
+        write_atomically(path, ("\n".join([",".join(columns), *kept]) + "\n").encode())
+        self.path = path
+
+    def add(self, *values: object) -> None:
+        """Append one line."""
+        with self.path.open("a") as file:
+            file.write(",".join(map(str, values)) + "\n")
+
+
+def identity_of(recipe: TTTRecipe, target: Target, documents: Sequence[Document]) -> dict[str, object]:
+    """What a checkpoint is bound to: recipe, target and the documents in their order."""
+    from ...features.store import name_of
+
+    flat = [token for document in documents for token in document.tokens]
+    return {"recipe": asdict(recipe), "target": target.name, "documents": name_of(flat)}

@@ -1,0 +1,240 @@
+"""A whole training: read the answers, check that they fit the target, train, and write the draft with its recipe."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from pathlib import Path
+
+import torch
+
+from ...drafts.eagle_checkpoint import load_draft
+from ...features.source import Online, StateSource
+from ...features.store import FeatureSettings, FeatureStore, fingerprint
+from ...models.files import write_atomically
+from ...models.live_bytes import peak_bytes
+from ...models.load import Target, load_target
+from ...models.paths import data_directory
+from ..answer_store import read_answers, read_settings
+from ..small_data import split
+from .build import build
+from .data import Document, PackedRow, documents, pack
+from .estimate import estimate
+from .loop import Report, identity_of, train
+from .loss import Teacher, row_loss
+from .recipe import TTTRecipe
+
+HELD_OUT_DOCUMENTS = 48
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and held-out documents, and the settings of the directories that they come from."""
+
+    training: list[Document]
+    held_out: list[Document]
+    sources: list[dict[str, object]]
+
+
+def find(name: str, target_name: str) -> list[Path]:
+    """Directories of answers: a directory itself, or `shipped` for those in `data/answers/<target>`."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return [path]
+    shipped = data_directory() / "answers" / Path(target_name).name
+    if name == "shipped" and shipped.is_dir():
+        return sorted(child for child in shipped.iterdir() if (child / "settings.json").exists())
+    raise ValueError(
+        f"data {name!r} is neither a directory of answers (labsim data generate) nor 'shipped', "
+        f"which stands for the project's own answers of nano and smollm2"
+    )
+
+
+def read_data(
+    folders: Sequence[Path], target: Target, seq: int, *, domains: Sequence[str] = (), any_template: bool = False
+) -> Data:
+    """Documents of all directories. ValueError for answers of another target, vocabulary or chat template."""
+    ending = generation_prompt(target)
+    training: list[Document] = []
+    held_out: list[Document] = []
+    sources = []
+    for folder in folders:
+        made_with = read_settings(folder)
+        if made_with.target != target.name:
+            raise ValueError(
+                f"{folder} holds answers of {made_with.target}, not of {target.name}: a draft learns its own"
+            )
+        if made_with.vocab_size != target.model.config.vocab_size:
+            raise ValueError(
+                f"{folder} holds answers over {made_with.vocab_size} tokens; {target.name} has "
+                f"{target.model.config.vocab_size}: it is another version of the target"
+            )
+        answers = read_answers(folder)
+        if domains:
+            answers = [answer for answer in answers if answer.domain in domains]
+        for answer in answers:
+            if not any_template and ending and answer.prompt_ids[-len(ending) :] != ending:
+                raise ValueError(
+                    f"{folder}: the prompt of {answer.prompt} does not end as {target.name}'s chat template ends. "
+                    "Trained on another template, a draft meets unknown prompts (--any-template allows it)"
+                )
+        ours, theirs = split(answers)
+        greedy = made_with.temperature == 0
+        training += documents(ours, seq, greedy=greedy)
+        held_out += documents(theirs, seq, greedy=True) if greedy else []
+        sources.append(asdict(made_with) | {"answers": len(answers)})
+    return Data(training, spread(held_out, HELD_OUT_DOCUMENTS), sources)
+
+
+def generation_prompt(target: Target) -> tuple[int, ...]:
+    """The tokens with which every rendered prompt ends; empty for a target without a chat template."""
+    if not target.tokenizer.chat_template:
+        return ()
+    first, second = (target.encode_chat(text) for text in ("one", "Is 2 right?"))
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(reversed(first), reversed(second), strict=False))
+    return tuple(reversed([token for token, _ in same]))
+
+
+def spread(documents: Sequence[Document], count: int) -> list[Document]:
+    """At most `count` documents, the same number of each domain as far as there are."""
+    by_domain: dict[str, list[Document]] = {}
+    for document in sorted(documents, key=lambda document: document.key):
+        by_domain.setdefault(document.domain, []).append(document)
+    turns = [entry for turn in zip_longest_lists(list(by_domain.values())) for entry in turn]
+    return turns[:count]
+
+
+def zip_longest_lists(lists: Sequence[Sequence[Document]]) -> list[list[Document]]:
+    """First entries, second entries, ... of lists of different length."""
+    return [[row[i] for row in lists if i < len(row)] for i in range(max(map(len, lists), default=0))]
+
+
+def run(
+    target_name: str,
+    data: Sequence[str],
+    recipe: TTTRecipe,
+    out: Path,
+    *,
+    domains: Sequence[str] = (),
+    features: Path | None = None,
+    any_template: bool = False,
+    told: Callable[[Report], None] = lambda _: None,
+    filled: Callable[[int, int], None] = lambda _done, _all: None,
+) -> dict[str, object]:
+    """The JSON document of `labsim train`."""
+    target = load_target(target_name)
+    folders = [folder for name in data for folder in find(name, target_name)]
+    read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
+    draft, vocabulary = build(recipe, target, read.training)
+    source = states_source(target, draft.config.feature_layers, features, [*read.training, *read.held_out], filled)
+    identity = identity_of(recipe, target, read.training)
+    peak = measure_peak(draft, vocabulary, target, source, read.training, recipe)
+    counters = train(
+        draft, vocabulary, target, source, read.training, read.held_out, recipe, out, identity=identity, told=told
+    )
+    best = load_draft(
+        out, target=target.model.config, embedding_VH=target.model.embedding_VE.float(),
+        head_VH=target.model.head.weight_OI.float(), dtype=torch.float32,
+    )  # fmt: skip
+    found = {
+        domain: estimate(best.draft, chosen, source, target.model.head, vocabulary, recipe, recipe.k)
+        for domain, chosen in by_domain(read.held_out).items()
+    }
+    last = (out / "loss.csv").read_text().splitlines()[-1].split(",")
+    report: dict[str, object] = {
+        "draft": recipe.draft,
+        "target": target.name,
+        "steps": counters.step,
+        "loss": float(last[2]),
+        "per_depth_accuracy": list(found["all"].marginal),
+        "acceptance_length": found["all"].acceptance_length,
+        "best_step": counters.best_step,
+        "k": recipe.k,
+        "held_out": {
+            domain: {
+                "documents": one.documents,
+                "acceptance_length": one.acceptance_length,
+                "survival": list(one.survival),
+                "conditional": list(one.conditional),
+            }
+            for domain, one in found.items()
+        },
+        "tokens": counters.tokens,
+        "tokens_per_second": counters.tokens / counters.seconds if counters.seconds else None,
+        "seconds": counters.seconds,
+        "peak_memory_bytes": peak,
+        "parameters": sum(parameter.numel() for parameter in draft.parameters()),
+        "draft_vocabulary": len(vocabulary),
+        "out": str(out),
+    }
+    write_recipe(out, recipe, report, read)
+    return report
+
+
+def states_source(
+    target: Target,
+    layers: Sequence[int],
+    features: Path | None,
+    needed: Sequence[Document],
+    filled: Callable[[int, int], None],
+) -> StateSource:
+    """The target in the loop, or a directory of its states, completed first."""
+    online = Online(target.model, layers)
+    if features is None:
+        return online
+    store = FeatureStore(features, FeatureSettings(target.name, fingerprint(target.directory), tuple(layers)))
+    missing = len(needed) - sum(store.holds(document.tokens) for document in needed)
+    finished = 0
+
+    def done(count: int) -> None:
+        nonlocal finished
+        finished += count
+        filled(finished, missing)
+
+    store.fill(online, [document.tokens for document in needed], done=done)
+    return store
+
+
+def by_domain(documents: Sequence[Document]) -> dict[str, list[Document]]:
+    """All of them under "all", and each domain's."""
+    groups: dict[str, list[Document]] = {"all": list(documents)}
+    for document in documents:
+        groups.setdefault(document.domain, []).append(document)
+    return groups
+
+
+def measure_peak(
+    draft: torch.nn.Module, vocabulary: object, target: Target, source: StateSource, training: Sequence[Document],
+    recipe: TTTRecipe,
+) -> int:  # fmt: skip
+    """Live bytes at the worst moment of one training step, above what is there before it; nothing is changed."""
+    if not training:
+        return 0
+    row = PackedRow.of(pack(training, recipe.seq, recipe.seed, 0)[0])
+    states = source.read([document.tokens for document in row.documents])
+
+    def step() -> None:
+        last_LE = torch.cat([part.last_TE for part in states]).to(target.model.device)
+        teacher = Teacher.of(row, last_LE, target.model.head, vocabulary)
+        row_loss(draft, row, states, teacher, recipe)[0].backward()
+
+    try:
+        return peak_bytes(step, target.model.device)
+    finally:
+        draft.zero_grad(set_to_none=True)
+
+
+def write_recipe(out: Path, recipe: TTTRecipe, report: dict[str, object], read: Data) -> None:
+    """OUT/recipe.json: what made the draft, and what it reached."""
+    summary = {
+        "recipe": asdict(recipe),
+        "data": read.sources,
+        "training_documents": len(read.training),
+        "training_answer_tokens": sum(document.answer_tokens for document in read.training),
+        "result": {key: value for key, value in report.items() if key != "out"},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    }
+    write_atomically(out / "recipe.json", (json.dumps(summary, indent=2) + "\n").encode())

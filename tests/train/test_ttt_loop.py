@@ -1,0 +1,166 @@
+"""Training: a function of the seed, the same function after kill -9, and refusals that give the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from labsim.models.load import Target, load_target
+from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
+from labsim.train.ttt.checkpoint import NAME
+from labsim.train.ttt.recipe import TTTRecipe
+from labsim.train.ttt.run import find, generation_prompt, read_data, run
+
+RECIPE = TTTRecipe(
+    draft="eagle3.1", ttt=2, steps=10, seq=64, draft_vocab_size=64, evaluate_every=4, k=2, seed=5, learning_rate=2e-3
+)
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {here!r})
+from test_ttt_loop import RECIPE, run
+from pathlib import Path
+import labsim.train.ttt.loop as loop
+
+def kill(report):
+    if report.counters.step == {at}:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+original = loop.train
+import labsim.train.ttt.run as whole
+whole.train = lambda *a, **k: original(*a, **k, checkpoint_every=3)
+run("nano", [{data!r}], RECIPE, Path({out!r}), told=kill)
+"""
+
+
+@pytest.fixture(scope="module")
+def nano() -> Target:
+    return load_target("nano", device="cpu")
+
+
+def store(directory: Path, nano: Target, **changed: object) -> Path:
+    """A directory of made-up answers of nano to rendered prompts."""
+    settings = AnswerSettings(**({"target": "nano", "vocab_size": 4096, "max_new_tokens": 40, "temperature": 0.0,
+                                  "seed": 0} | changed))  # fmt: skip
+    draw = torch.Generator().manual_seed(1)
+    answers = []
+    for i in range(40):
+        prompt = tuple(nano.encode_chat(f"Question {i}?"))
+        answer = torch.randint(300, 340, (10 + i % 7,), generator=draw).tolist()
+        answers.append(Answer(f"q{i}", 0, ("chat", "code")[i % 2], prompt, tuple(answer), "length"))
+    AnswerStore(directory, settings).add(answers)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, nano: Target) -> Path:
+    return store(tmp_path_factory.mktemp("answers"), nano)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, data: Path) -> tuple[Path, dict[str, object]]:
+    out = tmp_path_factory.mktemp("whole")
+    return out, run("nano", [str(data)], RECIPE, out)
+
+
+def test_the_report_has_the_contract_and_the_draft_is_usable(
+    whole: tuple[Path, dict[str, object]], nano: Target
+) -> None:
+    from labsim.drafts.load import load_drafter
+
+    out, report = whole
+    for key in ("draft", "steps", "loss", "per_depth_accuracy", "acceptance_length", "tokens_per_second", "out"):
+        assert key in report
+    assert report["peak_memory_bytes"] > 4 * report["parameters"], "gradients alone take four bytes a parameter"
+    assert report["steps"] == 10
+    assert len((out / "loss.csv").read_text().splitlines()) == 11
+    assert [line.split(",")[0] for line in (out / "held_out.csv").read_text().splitlines()[1:]] == ["4", "8", "10"]
+    assert json.loads((out / "recipe.json").read_text())["recipe"]["seed"] == 5
+    assert load_drafter(str(out), nano).name
+
+
+def test_training_learns(whole: tuple[Path, dict[str, object]]) -> None:
+    losses = [float(line.split(",")[2]) for line in (whole[0] / "loss.csv").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_a_killed_training_resumes_to_the_same_bits(
+    whole: tuple[Path, dict[str, object]], data: Path, tmp_path: Path
+) -> None:
+    """Killed at a step drawn anew in every run of the tests, with a checkpoint every three steps."""
+    at = random.SystemRandom().randint(1, 9)
+    script = KILLED.format(here=str(Path(__file__).parent), data=str(data), out=str(tmp_path), at=at)
+    ended = subprocess.run([sys.executable, "-c", script], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    assert ended.returncode == -signal.SIGKILL, at
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        resumed = run("nano", [str(data)], RECIPE, tmp_path)
+        again = tmp_path / "unbroken"
+        run("nano", [str(data)], RECIPE, again)
+    finally:
+        torch.set_num_threads(threads)
+    expected, found = load_file(again / NAME), load_file(tmp_path / NAME)
+    assert all(torch.equal(expected[name], found[name]) for name in expected), f"killed at step {at}"
+    for name in ("loss.csv", "held_out.csv", "model.safetensors"):
+        assert (again / name).read_bytes() == (tmp_path / name).read_bytes(), f"{name}, killed at step {at}"
+    assert resumed["best_step"] == whole[1]["best_step"] or threads > 1
+
+
+def test_another_training_in_the_same_place_is_refused(whole: tuple[Path, dict[str, object]], data: Path) -> None:
+    with pytest.raises(ValueError, match=r"another recipe.*--fresh"):
+        run("nano", [str(data)], replace(RECIPE, learning_rate=1e-3), whole[0])
+
+
+def test_a_loss_that_is_no_number_ends_the_training(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lower learning rate"):
+        run("nano", [str(data)], replace(RECIPE, learning_rate=1e30, clip=1e30, warm_up=0.0), tmp_path)
+
+
+def test_answers_that_do_not_fit_the_target_are_refused(nano: Target, tmp_path: Path) -> None:
+    other = store(tmp_path / "other", nano, target="smollm2")
+    with pytest.raises(ValueError, match="answers of smollm2, not of nano"):
+        read_data([other], nano, 64)
+    smaller = store(tmp_path / "smaller", nano, vocab_size=2000)
+    with pytest.raises(ValueError, match="2000 tokens; nano has 4096"):
+        read_data([smaller], nano, 64)
+    foreign = tmp_path / "foreign"
+    headers = tuple(nano.encode_chat("Question?", template=nano.tokenizer.get_chat_template("headers")))
+    AnswerStore(foreign, AnswerSettings("nano", 4096, 40, 0.0, 0)).add(
+        [Answer("q", 0, "chat", headers, (300, 301, 302), "length")]
+    )
+    with pytest.raises(ValueError, match=r"prompt of q does not end as nano's chat template ends.*--any-template"):
+        read_data([foreign], nano, 64)
+    assert read_data([foreign], nano, 64, any_template=True).sources
+
+
+def test_answers_without_two_tokens_train_nothing(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing trains"):
+        run("nano", [str(data)], replace(RECIPE, seq=8), tmp_path)
+
+
+def test_data_by_name(tmp_path: Path) -> None:
+    assert [path.name for path in find("shipped", "nano")] == ["greedy"]
+    with pytest.raises(ValueError, match="'chatt' is neither a directory"):
+        find("chatt", "nano")
+
+
+def test_the_prompt_ending_is_the_templates(nano: Target) -> None:
+    assert nano.decode(generation_prompt(nano), keep_special=True).endswith("<|im_start|>assistant\n")
+
+
+def test_the_recipe_refuses_what_cannot_be_trained() -> None:
+    with pytest.raises(ValueError, match="eagle2"):
+        TTTRecipe(draft="eagle2")
+    with pytest.raises(ValueError, match="ttt is 0"):
+        TTTRecipe(draft="mtp", ttt=0)
+    assert sum(TTTRecipe(draft="mtp", ttt=7).weights) == pytest.approx(1)
