@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     "--prompts",
     "prompts_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of prompts: one per line, or JSON lines with messages.",
+    help="A prompt set (.jsonl, as in data/prompts), or a text file of one prompt per line.",
 )
 @click.option("--raw", is_flag=True, help="Take the prompt as plain text, without the chat template.")
 @click.option("--k", type=int, default=4, show_default=True, help="Drafted tokens per step, in a chain.")
@@ -131,33 +130,20 @@ def read_shape(k: int, tree: tuple[int, ...] | None, dynamic_tree: tuple[int, ..
 
 
 def read_prompts_file(path: Path) -> list[str | list[dict[str, str]]]:
-    """Prompts of a file: JSON lines with `messages` or `prompt` if it is called .jsonl, else one per line."""
+    """A prompt set (`labsim.train.prompts`) if the file is called .jsonl, else one user turn per line.
+
+    ValueError naming the file, and in a prompt set the line, for what is no prompt.
+    """
+    from ..train.prompts import read_prompts
+
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        if path.suffix == ".jsonl":
+            return [list(one.messages) for one in read_prompts(path)]
+        prompts = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from error
-    prompts: list[str | list[dict[str, str]]] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        if path.suffix not in (".jsonl", ".json"):
-            prompts.append(line)
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{where} is not JSON: {error}") from error
-        found = record.get("messages", record.get("prompt")) if isinstance(record, dict) else None
-        turns = found if isinstance(found, list) else [{"role": "user", "content": found}]
-        if not turns or not all(
-            isinstance(turn, dict) and isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)
-            for turn in turns
-        ):
-            raise ValueError(f'{where} needs "messages": [{{"role": ..., "content": ...}}] or "prompt": "..."')
-        prompts.append(turns)
     if not prompts:
-        raise ValueError(f"{path} holds no prompt")
+        raise ValueError(f"{path}: no prompts; expected one per line")
     return prompts
 
 

@@ -83,17 +83,19 @@ def compare(target: Target, prompt: Sequence[int], *, repeats: int = 1, **option
             results.append(generate(target, prompt, **chosen))
     sampling = options.get("sampling")
     greedy = sampling is None or sampling.greedy
-    difference = first_difference(target, plain[0], speculative[0]) if greedy else None
+    difference = first_difference(target, prompt, plain[0].tokens, speculative[0].tokens) if greedy else None
     return Comparison(tuple(plain), tuple(speculative), difference)
 
 
-def first_difference(target: Target, plain: GenerationResult, speculative: GenerationResult) -> Difference | None:
-    """Where two greedy answers to one prompt part, with the target's logit gap there; None if they don't."""
-    if plain.tokens == speculative.tokens:
+def first_difference(
+    target: Target, prompt: Sequence[int], plain: Sequence[int], speculative: Sequence[int]
+) -> Difference | None:
+    """Where two greedy answers to a prompt part, with the target's logit gap there; None if they don't."""
+    ends = [(*tokens, -1) for tokens in (plain, speculative)]
+    position = next((i for i, (a, b) in enumerate(zip(*ends, strict=False)) if a != b), None)
+    if position is None:
         return None
-    ends = [(*result.tokens, -1) for result in (plain, speculative)]
-    position = next(i for i, (a, b) in enumerate(zip(*ends, strict=False)) if a != b)
-    text = torch.tensor([[*plain.prompt_tokens, *plain.tokens[:position]]])
+    text = torch.tensor([[*prompt, *plain[:position]]])
     cache = target.model.new_cache(1, text.shape[1])
     top = target.model.forward(text, cache, logits="last").logits_BQV[0, 0].topk(2).values
     return Difference(position, ends[0][position], ends[1][position], float(top[0] - top[1]))

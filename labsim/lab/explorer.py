@@ -33,7 +33,7 @@ import anywidget
 import traitlets
 
 from ..sim.errors import unknown_name
-from .style import LOOKS
+from .style import LOOKS, widget_css
 
 MAX_NUMBERS = 20_000
 MAX_BYTES = 2_000_000
@@ -134,7 +134,7 @@ class Explorer(anywidget.AnyWidget):
     browser."""
 
     _esm = _HERE / "explorer.js"
-    _css = _HERE / "explorer.css"
+    _css = widget_css("explorer")
 
     spec = traitlets.Dict(help="labels, sliders and scales").tag(sync=True)
     grid = traitlets.Dict(help="the frames, in row-major order of the sliders").tag(sync=True)

@@ -4,7 +4,7 @@
   forwards over whole sequences: no cache that is cut, no draft, nothing of what is under test;
 - `chi_square` compares counted answers with it;
 - `planted` breaks the sampler on purpose, to see that the comparison would notice;
-- `first_difference` tells a rounding tie from a wrong token;
+- `first_difference` tells a rounding tie from a wrong token (it is `labsim.decode.compare`'s);
 - `counting_forwards` counts the target's forwards from outside.
 """
 
@@ -125,28 +125,6 @@ def planted(mistake: str) -> Iterator[None]:
         yield
     finally:
         accept.judge, _LOOP.accept_sampled = right_judge, right_sampled
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first token in which two answers differ: its index, and how far apart the target's two best logits are there.
-
-    A gap of rounding size means that the target itself cannot tell the two tokens apart.
-    """
-
-    index: int
-    gap: float
-
-
-def first_difference(
-    target: Target, prompt: Sequence[int], one: Sequence[int], other: Sequence[int]
-) -> Difference | None:
-    """Where two greedy answers to a prompt part; None when they agree as far as the shorter one goes."""
-    index = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-    if index is None:
-        return None
-    best, second = next_logits(target, [[*prompt, *one[:index]]])[0].topk(2).values.tolist()
-    return Difference(index, best - second)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from typing import Any, Literal
 import anywidget
 import traitlets
 
+from .style import widget_css
+
 PHASES = ("propose", "verify", "accept")
 _HERE = Path(__file__).parent
 
@@ -88,7 +90,7 @@ class Stepper(anywidget.AnyWidget):
     """The widget. `runs` to choose from; `run` and `position` say what is shown."""
 
     _esm = _HERE / "stepper.js"
-    _css = _HERE / "stepper.css"
+    _css = widget_css("stepper")
 
     title = traitlets.Unicode().tag(sync=True)
     data = traitlets.List(help="the runs as plain values").tag(sync=True)

@@ -1,4 +1,5 @@
-"""The house style of figures: one place for colours, dashes and markers, used by matplotlib and by the explorers.
+"""The house style of figures: one place for colours, dashes and markers, used by matplotlib and by the explorers,
+and the frame that all widgets stand in.
 
 The hues are those of Okabe and Ito ("Color Universal Design", 2008), ordered so that the first five keep a contrast of
 3:1 or more on a white page *and* on JupyterLab's dark one. Hue never stands alone: each series also has its own dashes
@@ -8,6 +9,7 @@ and its own marker, so that a figure survives colour blindness, a projector and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY, ORANGE, SKY, YELLOW = "#808080", "#E69F00", "#56B4E9", "#F0E442"
@@ -36,6 +38,12 @@ LOOKS = (
 def look(index: int) -> Look:
     """The look of series `index`, starting over after the last."""
     return LOOKS[index % len(LOOKS)]
+
+
+def widget_css(name: str) -> str:
+    """Style sheet of a widget: the common frame, then its own `name`.css. One text, so that it travels in the state."""
+    folder = Path(__file__).parent
+    return "".join((folder / f"{part}.css").read_text(encoding="utf-8") for part in ("widget", name))
 
 
 def contrast(one: str, other: str) -> float:

@@ -135,7 +135,7 @@ def lengthened(target: Target, prompt: Prompt, context: int, rng: random.Random)
         raise ValueError(f"prompt {prompt.id} has {len(short)} tokens, more than the context of {context}")
     filler = [other.messages[-1]["content"] for other in prompts_of("document")]
     rng.shuffle(filler)
-    words = " ".join(filler * (1 + context // 2000)).split(" ")
+    words = " ".join(filler * (1 + context // 2000)).split(" ")[:context]  # a word is at least a token
 
     def rendered(count: int) -> list[int]:
         notes = {"role": "user", "content": "Keep these notes in mind:\n\n" + " ".join(words[:count])}

@@ -68,7 +68,7 @@ def drift(
     draft: RecurrentDraft, tokens: Sequence[int], answer_start: int, features_TF: torch.Tensor, depth: int
 ) -> Drift:
     """Along one conversation. ValueError when the answer is too short for a place of the deepest chain."""
-    places_P = torch.arange(answer_start - 1, len(tokens) - 1 - depth)
+    places_P = torch.arange(answer_start - 1, max(answer_start - 1, len(tokens) - 1 - depth))
     if len(places_P) == 0:
         raise ValueError(f"an answer of {len(tokens) - answer_start} tokens has no place for chains of {depth}")
     places_P = places_P.to(features_TF.device)

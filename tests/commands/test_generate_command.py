@@ -93,15 +93,18 @@ def test_raw_leaves_the_template_out(target: Path) -> None:
 def test_a_file_of_prompts_is_summed_over_steps(target: Path, tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "xyxyxy"}]
-    file.write_text(json.dumps({"messages": turns}) + "\n\n" + json.dumps({"prompt": "abab"}) + "\n")
+    one, other = turns, [{"role": "user", "content": "abab"}]
+    lines = [json.dumps({"id": f"chat-{i}", "domain": "chat", "messages": m}) for i, m in enumerate((one, other))]
+    file.write_text("\n\n".join(lines) + "\n")
     report = document("--target", str(target), "--draft", "ngram", "--prompts", str(file), "--max-new-tokens", "30")
     assert report["prompts"] == len(report["results"]) == 2
     steps = sum(sum(one["histogram"]) for one in report["results"])
     accepted = sum(one["accepted"] for one in report["results"])
     assert report["acceptance_length"] == pytest.approx(1 + accepted / steps)
-    lines = tmp_path / "prompts.txt"
-    lines.write_text("xyxyxy\nabab\n")
-    plain = document("--target", str(target), "--draft", "ngram", "--prompts", str(lines), "--max-new-tokens", "30")
+    text = tmp_path / "prompts.txt"
+    text.write_text("xyxyxy\n\nabab\n")
+    plain = document("--target", str(target), "--draft", "ngram", "--prompts", str(text), "--max-new-tokens", "30")
+    assert plain["prompts"] == 2
     assert plain["results"][1]["tokens"] == report["results"][1]["tokens"]
 
 
@@ -159,18 +162,21 @@ def test_an_unknown_target_is_named(name: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "text", "message"),
     [
-        ("", "holds no prompt"),
-        ("{", "line 1 is not JSON"),
-        ('{"messages": []}', "line 1 needs"),
-        ('{"messages": [{"role": "user"}]}', "line 1 needs"),
-        ("[1]", "line 1 needs"),
+        ("prompts.jsonl", b"", "prompts.jsonl: no prompts; expected one JSON object per line"),
+        ("prompts.jsonl", b"{", "prompts.jsonl:1: not JSON"),
+        ("prompts.jsonl", b'\n{"id": "a", "domain": "chat", "messages": []}', "prompts.jsonl:2: messages is []"),
+        ("prompts.jsonl", b'{"prompt": "x"}', "prompts.jsonl:1: key 'prompt' is unknown; known: domain, id, messages"),
+        ("prompts.jsonl", b"\xff", "prompts.jsonl is not UTF-8 text"),
+        ("prompts.txt", b"\n \n", "prompts.txt: no prompts; expected one per line"),
+        ("prompts.txt", b"\xff", "prompts.txt is not UTF-8 text"),
     ],
 )
-def test_a_broken_prompt_file_is_named_with_its_line(target: Path, tmp_path: Path, text: str, message: str) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text(text)
-    result = run("--target", str(target), "--prompts", str(file))
+def test_a_broken_prompt_file_is_named_with_its_line(tmp_path: Path, name: str, text: bytes, message: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(text)
+    result = run("--prompts", str(file))
     assert result.returncode == 2
     assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1

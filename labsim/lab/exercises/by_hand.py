@@ -16,10 +16,15 @@ def accept_chance(p: float, q: float) -> float:
     return min(1.0, p / q)
 
 
+def normalised(weights: Sequence[float]) -> list[float]:
+    """Divided by their sum; all zeros stay."""
+    total = sum(weights)
+    return [weight / total for weight in weights] if total > 0 else list(weights)
+
+
 def residual(p: Probabilities, q: Probabilities) -> list[float]:
     """What p has and q lacks, as a distribution."""
-    left = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
-    return [x / sum(left) for x in left]
+    return normalised([max(0.0, a - b) for a, b in zip(p, q, strict=True)])
 
 
 def emitted(p: Probabilities, q: Probabilities, r: Probabilities) -> list[float]:
@@ -51,8 +56,7 @@ def fastest_k(survival: Probabilities, forward_ms: Probabilities, draft_ms: floa
 
 
 def some_distribution(rng: Random, size: int) -> list[float]:
-    weights = [rng.random() ** 2 + 0.02 for _ in range(size)]
-    return [w / sum(weights) for w in weights]
+    return normalised([rng.random() ** 2 + 0.02 for _ in range(size)])
 
 
 def some_pair(rng: Random) -> tuple[list[float], list[float]]:

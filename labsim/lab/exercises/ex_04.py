@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..check import Check, Misconception
 from ..exercise import Exercise
 from .tree_answers import (
     best_branch,
-    grown,
     judged,
     leaves,
     masked,
@@ -253,34 +253,34 @@ EXERCISES = (
                     "ranked by a node's own chance",
                     "A sure word below an unlikely one is unlikely to be reached. Rank by the product along the "
                     "path, then parents always come with their children.",
-                    wrong=grown(value="own"),
+                    wrong=partial(eagle2_tree, value="own"),
                 ),
                 Misconception(
                     "chances along a path are added",
                     "Sums grow with depth, so long paths win whatever they are worth. Multiply (or add logarithms).",
-                    wrong=grown(value="sum"),
+                    wrong=partial(eagle2_tree, value="sum"),
                 ),
                 Misconception(
                     "only expanded nodes are kept",
                     "A candidate that was not expanded is still a good guess: a leaf. Re-rank all candidates.",
-                    wrong=grown(pool="expanded"),
+                    wrong=partial(eagle2_tree, pool="expanded"),
                 ),
                 Misconception(
                     "the last level only",
                     "Those are the leaves of the longest paths, without their parents. Candidates of all depths "
                     "compete.",
-                    wrong=grown(pool="last"),
+                    wrong=partial(eagle2_tree, pool="last"),
                 ),
                 Misconception(
                     "everything is expanded",
                     "Only `top_k` nodes per depth go through the draft again; otherwise each depth costs top_k "
                     "times the last.",
-                    wrong=grown(beam="all"),
+                    wrong=partial(eagle2_tree, beam="all"),
                 ),
                 Misconception(
                     "shallow nodes first",
                     "Taking candidates level by level fills the budget with unlikely siblings. Sort all by path.",
-                    wrong=grown(pool="in order"),
+                    wrong=partial(eagle2_tree, pool="in order"),
                 ),
             ],
         ),

@@ -7,7 +7,8 @@ from random import Random
 from typing import Any
 
 from ..compare import difference
-from .trees_by_hand import Table, depths, eagle2_tree, mask_and_positions, path_chances
+from .by_hand import normalised, residual, some_distribution
+from .trees_by_hand import Table, depths, mask_and_positions, path_chances
 
 
 def leaves(parents: Sequence[int]) -> list[int]:
@@ -87,17 +88,14 @@ def judged(update_p: str = "residual", update_q: str = "without", ratio: str = "
                 chances.append(1.0)
             else:
                 chances.append(min(1.0, p[token] / q[token] if ratio == "p/q" else q[token] / p[token]))
-            left = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
             if update_p == "residual":
-                p = [x / (sum(left) or 1) for x in left]
+                p = residual(p, q)
             elif update_p == "not renormalised":
-                p = left
+                p = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
             elif update_p == "without":
-                rest = [0.0 if i == token else x for i, x in enumerate(p)]
-                p = [x / (sum(rest) or 1) for x in rest]
+                p = normalised([0.0 if i == token else x for i, x in enumerate(p)])
             if update_q == "without":
-                rest = [0.0 if i == token else x for i, x in enumerate(q)]
-                q = [x / (sum(rest) or 1) for x in rest]
+                q = normalised([0.0 if i == token else x for i, x in enumerate(q)])
         return chances
 
     return wrong
@@ -105,16 +103,11 @@ def judged(update_p: str = "residual", update_q: str = "without", ratio: str = "
 
 def some_siblings(rng: Random) -> tuple[list[float], list[float], list[int]]:
     size = rng.randint(4, 6)
-    p, q = (distribution(rng, size) for _ in range(2))
+    p, q = some_distribution(rng, size), some_distribution(rng, size)
     # The first sibling is one that the draft likes too much, so that the second is really reached.
     first = max(range(size), key=lambda i: q[i] - p[i])
     others = [i for i in range(size) if i != first]
     return p, q, [first, *rng.sample(others, rng.randint(1, 2))]
-
-
-def distribution(rng: Random, size: int) -> list[float]:
-    weights = [rng.uniform(0.05, 1) for _ in range(size)]
-    return [w / sum(weights) for w in weights]
 
 
 def same_paths(got: Any, wanted: Any) -> str | None:
@@ -132,10 +125,6 @@ def same_paths(got: Any, wanted: Any) -> str | None:
     spare = sorted(set(found) - set(wanted))
     missing = sorted(set(wanted) - set(found))
     return f"{spare[0]!r} should not be kept, {missing[0]!r} should" if spare else None
-
-
-def grown(**change: str) -> Any:
-    return lambda table, depth, top_k, nodes: eagle2_tree(table, depth, top_k, nodes, **change)
 
 
 def some_table(rng: Random) -> tuple[Table, int, int, int]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .by_hand import accept_chance, normalised, residual
+
 Table = Mapping[tuple[str, ...], Mapping[str, float]]
 
 
@@ -43,17 +45,11 @@ def sibling_chances(p: Sequence[float], q: Sequence[float], siblings: Sequence[i
     """Acceptance chance of each sibling when it is reached; drawn from q without replacement and tried in order."""
     p, q, chances = list(p), list(q), []
     for token in siblings:
-        chances.append(min(1.0, p[token] / q[token]))
-        p = normalised([max(0.0, a - b) for a, b in zip(p, q, strict=True)])
+        chances.append(accept_chance(p[token], q[token]))
+        p = residual(p, q)
         q[token] = 0.0
         q = normalised(q)
     return chances
-
-
-def normalised(weights: Sequence[float]) -> list[float]:
-    """Divided by their sum; all zeros stay."""
-    total = sum(weights)
-    return [weight / total for weight in weights] if total > 0 else list(weights)
 
 
 def eagle2_tree(

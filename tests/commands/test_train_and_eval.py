@@ -1,0 +1,89 @@
+"""`labsim train` and `labsim eval` from the command line, as the README shows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from labsim.cli import labsim
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(labsim, arguments)
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    out = tmp_path_factory.mktemp("draft")
+    result = call(
+        *("train", "--target", "nano", "--draft", "eagle3.1", "--ttt", "2", "--data", "shipped", "--steps", "4"),
+        *(
+            "--seq",
+            "256",
+            "--seed",
+            "0",
+            "--evaluate-every",
+            "4",
+            "--features",
+            str(out / "states"),
+            "--domains",
+            "chat",
+        ),
+        *("--out", str(out / "draft"), "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    return out / "draft", json.loads(result.stdout)
+
+
+def test_train_prints_its_contract(draft: tuple[Path, dict[str, object]]) -> None:
+    out, report = draft
+    wanted = {"draft", "steps", "loss", "per_depth_accuracy", "acceptance_length", "tokens_per_second"}
+    assert wanted | {"peak_memory_bytes", "out"} <= report.keys()
+    assert report["draft"] == "eagle3.1"
+    assert report["out"] == str(out)
+    assert {path.name for path in out.iterdir()} >= {"config.json", "model.safetensors", "loss.csv", "recipe.json"}
+
+
+def test_eval_and_generate_take_the_draft(draft: tuple[Path, dict[str, object]]) -> None:
+    result = call(
+        *("eval", "--target", "nano", "--draft", str(draft[0]), "--data", "chat", "--k", "2", "--seeds", "1"),
+        *("--prompts-per-seed", "2", "--max-new-tokens", "16", "--context", "300,400", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert [row["context"] for row in rows] == [300, 400]
+    keys = {"data", "context", "acceptance_length", "interval", "conditional", "survival", "hidden_norm", "sink_mass"}
+    assert all(keys | {"self_mass", "tpot_mean_ms", "tpot_p95_ms"} <= row.keys() for row in rows)
+    assert all(len(row["hidden_norm"]) == 2 for row in rows)
+    generated = call(
+        *("generate", "--target", "nano", "--draft", str(draft[0]), "--prompt", "Hello!", "--k", "2", "--compare"),
+        *("--max-new-tokens", "12", "--json"),
+    )
+    assert json.loads(generated.stdout)["identical"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "--target", "nano", "--draft", "eagle2", "--data", "shipped", "--out", "x"), "eagle2"),
+        (("train", "--target", "nano", "--draft", "mtp", "--data", "shipt", "--out", "x"), "'shipt'"),
+        (
+            ("train", "--target", "nano", "--draft", "mtp", "--data", "shipped", "--domains", "chta", "--out", "x"),
+            "chta",
+        ),
+        (("eval", "--target", "nano", "--draft", "none"), "none"),
+        (("eval", "--target", "nano", "--draft", "small", "--data", "poems"), "'poems'"),
+        (("eval", "--target", "nano", "--draft", "small", "--k", "0"), "0"),
+    ],
+)
+def test_wrong_values_are_named(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
