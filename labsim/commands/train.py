@@ -35,9 +35,16 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the target's states here and read them from there: faster from the second epoch on.",
 )
+@click.option(
+    "--start-from",
+    "begin",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Go on from a draft that is already good, with its sizes and vocabulary.",
+)
 @click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
 @click.option("--step-decay", type=click.FloatRange(0, 1, min_open=True), default=0.8, show_default=True)
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
+@click.option("--intermediate-size", type=click.IntRange(min=0), default=0, help="Feed-forward width; 0: the target's.")
 @click.option("--mtp-branch", type=click.Choice(["own", "step"]), default="own", show_default=True)
 @click.option("--oov", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
 @click.option("--checkpointing", is_flag=True, help="Recompute activations in backward: less memory, more time.")
@@ -57,6 +64,7 @@ def command(
     out: Path,
     fresh: bool,
     features: Path | None,
+    begin: Path | None,
     any_template: bool,
     as_json: bool,
     **settings: object,
@@ -74,7 +82,8 @@ def command(
     out.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(out / ".lock", timeout=0), wrong_values_exit_2():
-            report = run(target_name, draft, data, domains, out, fresh, features, any_template, settings)
+            places = {"features": features, "begin": begin, "any_template": any_template}
+            report = run(target_name, draft, data, domains, out, fresh, places, settings)
     except Timeout:
         raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
     except TargetUnavailable as error:
@@ -95,8 +104,7 @@ def run(
     domains: str | None,
     out: Path,
     fresh: bool,
-    features: Path | None,
-    any_template: bool,
+    places: dict[str, object],
     settings: dict[str, object],
 ) -> dict[str, object]:
     """Behind two progress bars on stderr."""
@@ -118,7 +126,7 @@ def run(
     recipe = TTTRecipe(draft=draft, **settings)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        states = progress.add_task("target states", total=1, visible=features is not None)
+        states = progress.add_task("target states", total=1, visible=places["features"] is not None)
         training = progress.add_task("training", total=recipe.steps)
         length = ""
 
@@ -136,8 +144,7 @@ def run(
             recipe,
             out,
             domains=chosen,
-            features=features,
-            any_template=any_template,
             told=told,
             filled=lambda done, count: progress.update(states, completed=done, total=count),
+            **places,
         )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from ..decode import accept
+from ..decode.compare import first_difference as first_difference
 from ..drafts.protocol import Draft
 from ..drafts.shape import Shape
 from ..models.llama import LanguageModel

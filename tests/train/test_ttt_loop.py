@@ -164,3 +164,13 @@ def test_the_recipe_refuses_what_cannot_be_trained() -> None:
     with pytest.raises(ValueError, match="ttt is 0"):
         TTTRecipe(draft="mtp", ttt=0)
     assert sum(TTTRecipe(draft="mtp", ttt=7).weights) == pytest.approx(1)
+
+
+def test_a_trained_draft_is_trained_on(whole: tuple[Path, dict[str, object]], data: Path, tmp_path: Path) -> None:
+    first = float((whole[0] / "loss.csv").read_text().splitlines()[1].split(",")[2])
+    recipe = replace(RECIPE, steps=2, evaluate_every=2)
+    run("nano", [str(data)], recipe, tmp_path, begin=whole[0])
+    again = float((tmp_path / "loss.csv").read_text().splitlines()[1].split(",")[2])
+    assert again < first - 0.1
+    with pytest.raises(ValueError, match=r"of the kind 'eagle3.1', not 'eagle3'"):
+        run("nano", [str(data)], replace(recipe, draft="eagle3"), tmp_path / "other", begin=whole[0])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+
+import torch
 
 from ...drafts.eagle import EagleDraft
-from ...drafts.eagle_checkpoint import TrainedDraft
+from ...drafts.eagle_checkpoint import TrainedDraft, load_draft
 from ...drafts.eagle_config import EagleConfig
 from ...drafts.heads import HeadsConfig, ParallelHeads
 from ...drafts.mtp import MTPConfig, MTPDraft
@@ -27,19 +30,21 @@ def build(recipe: TTTRecipe, target: Target, documents: Sequence[Document]) -> t
     config, embedding_VH = model.config, model.embedding_VE.float()
     head_VH = model.head.weight_OI.float()
     rope = rope_settings(read_json(target.directory / "config.json"))
-    layers = {"feature_layers": recipe.feature_layers} if recipe.feature_layers else {}
+    chosen = {"feature_layers": recipe.feature_layers, "intermediate_size": recipe.intermediate_size}
+    chosen = {name: value for name, value in chosen.items() if value}
     whole = recipe.draft in ("eagle1", "mtp")
     vocabulary = (
         DraftVocabulary.whole(config.vocab_size) if whole else answer_vocabulary(documents, recipe, config.vocab_size)
     )
-    sizes = {"draft_vocab_size": len(vocabulary)} | layers
+    sizes = {"draft_vocab_size": len(vocabulary)} | chosen
     if recipe.draft == "heads":
+        sizes.pop("intermediate_size", None)
         draft: TrainedDraft = ParallelHeads(HeadsConfig.beside(config, num_heads=recipe.ttt, **sizes))
         return draft.initialise(recipe.seed, head_VH[vocabulary.ids_N.to(head_VH.device)]).to(model.device), vocabulary
     if recipe.draft == "mtp":
-        draft = MTPDraft(MTPConfig.mtp(config, rope=rope, **layers), embedding_VH, head_VH)
+        draft = MTPDraft(MTPConfig.mtp(config, rope=rope, **chosen), embedding_VH, head_VH)
     elif recipe.draft == "eagle1":
-        draft = EagleDraft(EagleConfig.eagle1(config, rope=rope, **layers), embedding_VH, head_VH)
+        draft = EagleDraft(EagleConfig.eagle1(config, rope=rope, **chosen), embedding_VH, head_VH)
     else:
         make = EagleConfig.eagle31 if recipe.draft == "eagle3.1" else EagleConfig.eagle3
         draft = EagleDraft(make(config, rope=rope, **sizes), embedding_VH)
@@ -53,3 +58,23 @@ def answer_vocabulary(documents: Sequence[Document], recipe: TTTRecipe, vocab_si
     """The most frequent answer tokens."""
     counts_V = count_tokens((document.tokens[document.answer_start :] for document in documents), vocab_size)
     return most_frequent(counts_V, min(recipe.draft_vocab_size, vocab_size))
+
+
+def start_from(directory: Path, recipe: TTTRecipe, target: Target) -> tuple[TrainedDraft, DraftVocabulary]:
+    """A draft that was trained before, to be trained on. It keeps its vocabulary: head rows belong to tokens.
+
+    ValueError when it is of another kind or was made for another target.
+    """
+    model = target.model
+    loaded = load_draft(
+        directory,
+        target=model.config,
+        embedding_VH=model.embedding_VE.float(),
+        head_VH=model.head.weight_OI.float(),
+        dtype=torch.float32,
+    )
+    if loaded.draft.config.kind != recipe.draft:
+        raise ValueError(f"{directory} holds a draft of the kind {loaded.draft.config.kind!r}, not {recipe.draft!r}")
+    if loaded.target not in (None, target.name):
+        raise ValueError(f"{directory} was trained for {loaded.target!r}, and the target is {target.name!r}")
+    return loaded.draft, loaded.vocabulary

@@ -19,6 +19,7 @@ class TTTRecipe:
         step_decay: step k's loss weighs step_decay^k, divided by the sum of the weights.
         draft_vocab_size: N, for EAGLE-3, 3.1 and heads; capped at the target's vocabulary.
         feature_layers: empty for the kind's own choice.
+        intermediate_size: width of the draft's feed-forward; 0 for the target's.
         mtp_branch: "own", or "step" as public MTP trainers unroll.
         oov: what becomes of a position whose target token the draft cannot say: "keep" teaches it the rest of the
             target's distribution, renormalised; "drop" leaves it out. It counts as wrong in every accuracy.
@@ -43,6 +44,7 @@ class TTTRecipe:
     step_decay: float = 0.8
     draft_vocab_size: int = 4096
     feature_layers: tuple[int, ...] = ()
+    intermediate_size: int = 0
     mtp_branch: Literal["own", "step"] = "own"
     oov: Literal["keep", "drop"] = "keep"
     bf16: bool = True

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from ...drafts.eagle_checkpoint import load_draft
 from ...features.source import Online, StateSource
 from ...features.store import FeatureSettings, FeatureStore, fingerprint
 from ...models.files import write_atomically
@@ -20,7 +19,7 @@ from ...models.load import Target, load_target
 from ...models.paths import data_directory
 from ..answer_store import read_answers, read_settings
 from ..small_data import split
-from .build import build
+from .build import build, start_from
 from .data import Document, PackedRow, documents, pack
 from .estimate import estimate
 from .loop import Report, identity_of, train
@@ -120,27 +119,25 @@ def run(
     *,
     domains: Sequence[str] = (),
     features: Path | None = None,
+    begin: Path | None = None,
     any_template: bool = False,
     told: Callable[[Report], None] = lambda _: None,
     filled: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> dict[str, object]:
-    """The JSON document of `labsim train`."""
+    """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target."""
     target = load_target(target_name)
     folders = [folder for name in data for folder in find(name, target_name)]
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
-    draft, vocabulary = build(recipe, target, read.training)
+    draft, vocabulary = start_from(begin, recipe, target) if begin else build(recipe, target, read.training)
     source = states_source(target, draft.config.feature_layers, features, [*read.training, *read.held_out], filled)
-    identity = identity_of(recipe, target, read.training)
+    identity = identity_of(recipe, target, read.training) | {"begin": fingerprint(begin) if begin else None}
     peak = measure_peak(draft, vocabulary, target, source, read.training, recipe)
     counters = train(
         draft, vocabulary, target, source, read.training, read.held_out, recipe, out, identity=identity, told=told
     )
-    best = load_draft(
-        out, target=target.model.config, embedding_VH=target.model.embedding_VE.float(),
-        head_VH=target.model.head.weight_OI.float(), dtype=torch.float32,
-    )  # fmt: skip
+    best, _ = start_from(out, recipe, target)
     found = {
-        domain: estimate(best.draft, chosen, source, target.model.head, vocabulary, recipe, recipe.k)
+        domain: estimate(best, chosen, source, target.model.head, vocabulary, recipe, recipe.k)
         for domain, chosen in by_domain(read.held_out).items()
     }
     last = (out / "loss.csv").read_text().splitlines()[-1].split(",")
