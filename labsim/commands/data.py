@@ -177,3 +177,44 @@ def run(
         "tokens_per_second": tokens / seconds if tokens else None,
         "settings": vars(settings) | {"samples": samples},
     }
+
+
+@command.command("text")
+@click.argument("answers", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A JSONL file. Default: stdout.")
+def text(answers: Path, out: Path | None) -> None:
+    """Answers as text, one JSON object per line: prompt, sample, domain, finish, text.
+
+    \b
+    labsim data text data/answers/nano/greedy | head -3
+    """
+    import json
+
+    from ..models.files import write_atomically
+    from ..models.load import load_target
+    from ..models.smollm2 import TargetUnavailable
+    from ..train.answer_store import read_answers, read_settings
+
+    with wrong_values_exit_2():
+        try:
+            target = load_target(read_settings(answers).target)
+        except TargetUnavailable as error:
+            raise click.ClickException(str(error)) from error
+        found = sorted(read_answers(answers), key=lambda answer: answer.key)
+    lines = [
+        json.dumps(
+            {
+                "prompt": answer.prompt,
+                "sample": answer.sample,
+                "domain": answer.domain,
+                "finish": answer.finish,
+                "text": target.decode(answer.answer_ids),
+            },
+            ensure_ascii=False,
+        )
+        for answer in found
+    ]
+    if out is None:
+        click.echo("\n".join(lines))
+    else:
+        write_atomically(out, ("\n".join(lines) + "\n").encode())

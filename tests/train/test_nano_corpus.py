@@ -9,9 +9,21 @@ import re
 
 import pytest
 
-from labsim.train.nano.corpus import DOMAINS, agent, chat, code, documents, held_out_prompts, library, training_prompts
+from labsim.models.paths import data_directory
+from labsim.train.nano.corpus import (
+    DOMAINS,
+    agent,
+    answered,
+    chat,
+    code,
+    documents,
+    held_out_prompts,
+    library,
+    training_prompts,
+)
 from labsim.train.nano.corpus.pools import POOLS
 from labsim.train.nano.corpus.side import Side, half
+from labsim.train.prompts import read_prompts
 
 COUNT = 250
 GENERATED = (chat, agent, documents)
@@ -156,3 +168,22 @@ def test_document_answers_are_in_the_document() -> None:
         text, facts = documents.document(side, 300)
         assert all(fact in text for fact, _, _ in facts)
         assert 250 < len(text.split()) < 700
+
+
+def test_natural_prose_belongs_to_the_training_side() -> None:
+    held_out = {repr(prompt.messages) for prompt in read_prompts(data_directory() / "prompts" / "held_out.jsonl")}
+    for domain in answered.SHARE:
+        found = answered.conversations(domain)
+        assert len(found) > 20, domain
+        assert not {repr(conversation[:-1]) for conversation in found} & held_out
+        assert all(conversation[-1]["role"] == "assistant" for conversation in found)
+        assert all(answered.conversation(domain, Side(True, i), 1000) is None for i in range(50))
+        drawn = [answered.conversation(domain, Side(False, i), 1000) is not None for i in range(400)]
+        assert sum(drawn) / 400 == pytest.approx(answered.SHARE[domain], abs=0.08)
+
+
+def test_a_cut_answer_ends_with_a_whole_sentence_and_loops_are_left_out() -> None:
+    assert answered.whole_sentences({"finish": "length", "text": "One. Two. Thr"}) == "One. Two."
+    assert answered.whole_sentences({"finish": "stop", "text": "One. Two. Thr"}) == "One. Two. Thr"
+    assert answered.repetition("a b c d a b c d") == pytest.approx(1 / 5)
+    assert answered.repetition("one two") == 0
