@@ -55,6 +55,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--evaluate-every", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--patience", type=click.IntRange(min=0), default=0, show_default=True, help="0 never stops early.")
 @click.option("--any-template", is_flag=True, help="Take answers to prompts in another chat template too.")
+@click.option("--device", help="cpu or cuda; the GPU if there is one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     target_name: str,
@@ -66,6 +67,7 @@ def command(
     features: Path | None,
     begin: Path | None,
     any_template: bool,
+    device: str | None,
     as_json: bool,
     **settings: object,
 ) -> None:
@@ -82,7 +84,7 @@ def command(
     out.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(out / ".lock", timeout=0), wrong_values_exit_2():
-            places = {"features": features, "begin": begin, "any_template": any_template}
+            places = {"features": features, "begin": begin, "any_template": any_template, "device": device}
             report = run(target_name, draft, data, domains, out, fresh, places, settings)
     except Timeout:
         raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None

@@ -72,18 +72,20 @@ class Copying:
     again: float
 
 
-def copying(model: LanguageModel, seed: int, *, period: int = 60, rows: int = 8) -> Copying:
+def copying(model: LanguageModel, seed: int, *, prefix: Sequence[int] = (), period: int = 60, rows: int = 8) -> Copying:
     """Whether the model looks back: only a model that copies from its context predicts random tokens the second time.
 
-    The first token of the repetition is left out: nothing announces it.
+    `prefix` is what every text of the model begins with, such as its beginning-of-text token. The first token of the
+    repetition is left out: nothing announces it.
     """
     draw = np.random.default_rng(seed)
     losses = []
     for _ in range(rows):
         piece = draw.permutation(np.arange(model.config.vocab_size // 10, model.config.vocab_size))[:period]
-        tokens_T = torch.from_numpy(np.concatenate([piece[-1:], piece, piece]).astype(np.int64)).to(model.device)
+        start = np.array([*prefix] or piece[-1:])
+        tokens_T = torch.from_numpy(np.concatenate([start, piece, piece]).astype(np.int64)).to(model.device)
         logits_TV = model.forward(tokens_T[None], model.new_cache(1, len(tokens_T))).logits_BQV[0, :-1].float()
-        losses.append(torch.nn.functional.cross_entropy(logits_TV, tokens_T[1:], reduction="none"))
+        losses.append(torch.nn.functional.cross_entropy(logits_TV, tokens_T[1:], reduction="none")[len(start) - 1 :])
     loss_RT = torch.stack(losses)
     return Copying(first=float(loss_RT[:, :period].mean()), again=float(loss_RT[:, period + 1 :].mean()))
 

@@ -27,6 +27,7 @@ from .export import export_run, write_json
 from .loop import Counters, StepReport, train
 from .packing import CHATML_SHARE, evaluation_rows
 from .recipe import Budget, Recipe
+from .templates import BOS_ID
 from .workers import Workers
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
@@ -175,7 +176,7 @@ def evaluate(
                 "bits_per_byte": loss / math.log(2) * rows_BT.size / size,
             }
         report[name] = figures
-    report["copying"] = asdict(copying(target.model, seed))
+    report["copying"] = asdict(copying(target.model, seed, prefix=[BOS_ID]))
     prompts = {domain: held_out_prompts(domain, prompts_per_domain, seed) for domain in DOMAINS}
     report["entropy"] = answer_entropies(target, prompts, max_new_tokens=max_new_tokens, seed=seed)
     return report

@@ -121,11 +121,12 @@ def run(
     features: Path | None = None,
     begin: Path | None = None,
     any_template: bool = False,
+    device: str | None = None,
     told: Callable[[Report], None] = lambda _: None,
     filled: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> dict[str, object]:
     """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target."""
-    target = load_target(target_name)
+    target = load_target(target_name, device=device)
     folders = [folder for name in data for folder in find(name, target_name)]
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
     draft, vocabulary = start_from(begin, recipe, target) if begin else build(recipe, target, read.training)
