@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import SEED, print_json, writing_to, wrong_values_exit_2
 
 KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 
@@ -27,7 +27,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--seq", type=click.IntRange(min=8), default=512, show_default=True, help="Tokens of a packed row.")
 @click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Packed rows per step.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
 @click.option("--fresh", is_flag=True, help="Start over where OUT holds a training.")
 @click.option(
@@ -42,6 +42,8 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
     help="Go on from a draft that is already good, with its sizes and vocabulary.",
 )
 @click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
+@click.option("--optimizer", type=click.Choice(["adamw", "muon"]), default="adamw", show_default=True)
+@click.option("--matrix-learning-rate", type=click.FloatRange(min=0, min_open=True), default=4e-3, help="Muon's.")
 @click.option("--step-decay", type=click.FloatRange(0, 1, min_open=True), default=0.8, show_default=True)
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
 @click.option("--intermediate-size", type=click.IntRange(min=0), default=0, help="Feed-forward width; 0: the target's.")
@@ -77,17 +79,12 @@ def command(
     labsim train --target nano --draft eagle3.1 --ttt 5 --data shipped --steps 300 --out build/nano-eagle3.1
     labsim generate --target nano --draft build/nano-eagle3.1 --prompt "Tell me a story." --k 5 --compare
     """
-    from filelock import FileLock, Timeout
-
     from ..models.smollm2 import TargetUnavailable
 
-    out.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(out / ".lock", timeout=0), wrong_values_exit_2():
+        with writing_to(out), wrong_values_exit_2():
             places = {"features": features, "begin": begin, "any_template": any_template, "device": device}
             report = run(target_name, draft, data, domains, out, fresh, places, settings)
-    except Timeout:
-        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
     if as_json:

@@ -19,16 +19,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
+from ..models.config import LARGEST_SIZE, read_json
+from ..models.fields import Fields, short
 from ..models.files import digest, write_atomically
+from ..models.sampling import HIGHEST_TEMPERATURE
+from ..models.weights import tensor_bytes
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class AnswerSettings:
-    """What all answers of a directory have in common."""
+    """What all answers of a directory have in common.
+
+    `weights` is a fingerprint of the target's (`labsim.features.store`): a name may stand for other weights tomorrow.
+    None in directories that are older than that.
+    """
 
     target: str
     vocab_size: int
@@ -67,6 +74,7 @@ class AnswerSettings:
     temperature: float
     seed: int
     top_logprobs: int = 0
+    weights: str | None = None
 
 
 class AnswerStore:
@@ -81,7 +89,13 @@ class AnswerStore:
         path = directory / "settings.json"
         if path.exists():
             found = read_settings(directory)
-            differing = [f"{k} {v}" for k, v in asdict(found).items() if v != asdict(settings)[k]]
+            if settings.weights and found.weights not in (None, settings.weights):
+                raise ValueError(
+                    f"{directory} holds answers of other weights of {found.target} (fingerprint {found.weights}, not "
+                    f"{settings.weights}): it was trained or fetched anew since; give another --out"
+                )
+            wanted = asdict(settings)
+            differing = [f"{k} {v}" for k, v in asdict(found).items() if k != "weights" and v != wanted[k]]
             if differing:
                 raise ValueError(f"{directory} holds answers made with {', '.join(differing)}; give another --out")
         else:
@@ -108,14 +122,21 @@ class AnswerStore:
 def read_settings(directory: Path) -> AnswerSettings:
     """Settings of a directory of answers; ValueError when it is none."""
     path = directory / "settings.json"
-    try:
-        return AnswerSettings(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        raise ValueError(
-            f"{directory} holds no answers (no settings.json): make some with `labsim data generate`"
-        ) from None
-    except (TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not the settings of `labsim data generate` ({error})") from error
+    if not path.exists():
+        raise ValueError(f"{directory} holds no answers (no settings.json): make some with `labsim data generate`")
+    raw = read_json(path)
+    found = Fields(raw, str(path))
+    if unknown := raw.keys() - {one.name for one in fields(AnswerSettings)}:
+        raise ValueError(f"{path} is not the settings of `labsim data generate`: {short(min(unknown))} is unknown")
+    return AnswerSettings(
+        target=found.text("target"),
+        vocab_size=found.whole("vocab_size", 1, LARGEST_SIZE),
+        max_new_tokens=found.whole("max_new_tokens", 1, LARGEST_SIZE),
+        temperature=found.number("temperature", 0, HIGHEST_TEMPERATURE),
+        seed=found.whole("seed", -(2**63), 2**64),
+        top_logprobs=found.whole("top_logprobs", 0, LARGEST_SIZE, 0),
+        weights=found.text("weights", None),
+    )
 
 
 def read_answers(directory: Path) -> list[Answer]:
@@ -148,7 +169,7 @@ def shard_bytes(answers: Sequence[Answer], vocab_size: int) -> bytes:
         "samples": [a.sample for a in answers],
         "domains": [a.domain for a in answers],
     }
-    return save(tensors, metadata={key: json.dumps(value) for key, value in names.items()})
+    return tensor_bytes(tensors, {key: json.dumps(value) for key, value in names.items()})
 
 
 def read_shard(path: Path) -> list[Answer]:

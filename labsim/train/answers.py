@@ -12,7 +12,17 @@ Three measures keep the batch full:
   is left, leaves the batch.
 
 Sampling is reproducible whatever the batch looks like: each answer draws from its own generator, seeded by the run's
-seed, the prompt's id and the sample's number.
+seed, the prompt's id and the sample's number. A token is drawn as
+
+    argmax_i (logit_i / temperature + g_i),   g_i standard Gumbel noise
+
+which is a sample of the softmax (Gumbel-max; Maddison et al., arXiv 1411.0030). Cumulating probabilities and looking
+where a uniform falls would be one too, but each of the V borders moves with the rounding of all logits before it.
+
+What can still differ: the logits themselves differ by some 1e-7 of their size with the number of rows in a forward,
+where the kernels are not exact (`labsim.models.linear`). An answer changes where the two best sums are closer than
+that, about as rarely as a greedy answer changes at a near-tie of logits; from there on it is another answer, drawn from
+the same distribution.
 """
 
 from __future__ import annotations
@@ -49,7 +59,7 @@ class Row:
 
     question: Question
     limit: int
-    uniforms: list[float]
+    generator: torch.Generator | None  # None when greedy
     answer: list[int] = field(default_factory=list)
     top: list[torch.Tensor] = field(default_factory=list)  # per token (2, T): candidates' ids and log-probabilities
 
@@ -137,7 +147,7 @@ class Batch:
 
     def start(self, question: Question) -> Row:
         limit = min(self.max_new_tokens, self.capacity - len(question.ids))
-        return Row(question, limit, uniforms(self.seed, question, limit) if self.temperature > 0 else [])
+        return Row(question, limit, generator_of(self.seed, question) if self.temperature > 0 else None)
 
     def prefill(self, chosen: Sequence[int], prompts: Sequence[Sequence[int]]) -> torch.Tensor:
         """Run prompts in a small cache of their own and move its keys and values to the chosen rows; logits (C, V)."""
@@ -176,11 +186,8 @@ class Batch:
     def choose(self, rows: Sequence[Row], logits_CV: torch.Tensor) -> list[int]:
         if self.temperature == 0:
             return logits_CV.argmax(dim=-1).tolist()
-        # Inverse transform in double precision: the smallest index whose cumulated probability exceeds the uniform.
-        cumulated_CV = torch.softmax(logits_CV.double() / self.temperature, dim=-1).cumsum(dim=-1)
-        drawn_C = torch.tensor([row.uniforms[len(row.answer)] for row in rows], dtype=torch.float64)
-        drawn_C1 = drawn_C[:, None].to(cumulated_CV.device) * cumulated_CV[:, -1:]
-        return torch.searchsorted(cumulated_CV, drawn_C1, right=True).squeeze(1).tolist()
+        noise_CV = torch.stack([gumbel(row.generator, logits_CV.shape[1]) for row in rows]).to(logits_CV.device)
+        return (logits_CV.double() / self.temperature + noise_CV).argmax(dim=-1).tolist()
 
     def drop_empty(self) -> None:
         alive = [index for index, row in enumerate(self.rows) if row]
@@ -206,11 +213,15 @@ def finished(row: Row, finish: Literal["stop", "length"]) -> Answer:
     return Answer(q.prompt, q.sample, q.domain, tuple(q.ids), tuple(row.answer), finish, top_ids, top_logprobs)
 
 
-def uniforms(seed: int, question: Question, count: int) -> list[float]:
-    """The random numbers of one answer; the same whatever else is in the batch."""
+def generator_of(seed: int, question: Question) -> torch.Generator:
+    """The source of one answer's chance; the same whatever else is in the batch."""
     digest = hashlib.sha256(f"{seed}/{question.prompt}/{question.sample}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-    return torch.rand(count, generator=generator, dtype=torch.float64).tolist()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+
+
+def gumbel(generator: torch.Generator, count: int) -> torch.Tensor:
+    """Standard Gumbel noise in double precision: -log of exponential draws."""
+    return -torch.empty(count, dtype=torch.float64).exponential_(generator=generator).log()
 
 
 def fill_store(

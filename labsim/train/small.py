@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save
 from torch import nn
 
+from ..drafts.eagle_checkpoint import check_tensors
+from ..drafts.eagle_dialects import about
+from ..drafts.small_checkpoint import read_small
+from ..models.config import ModelConfig, read_json, transformers_config
 from ..models.files import write_atomically
+from ..models.weights import check_tensor, opened, tensor_bytes, weight_files
 from .small_data import DraftVocabulary, TrainingBatch
 
 
@@ -83,9 +86,10 @@ def start_from_target(directory: Path, recipe: SmallRecipe, vocabulary: DraftVoc
 
     ValueError for a target that is no Llama, or that has no such layer.
     """
-    from transformers import AutoConfig, LlamaConfig
+    from transformers import LlamaConfig
 
-    config = AutoConfig.from_pretrained(directory)
+    sizes = ModelConfig.from_dict(read_json(directory / "config.json"), str(directory))
+    config = transformers_config(directory)
     if not isinstance(config, LlamaConfig):
         raise ValueError(f"{directory} is a {config.model_type}; a small draft starts from a Llama target")
     for layer in recipe.layers:
@@ -94,8 +98,8 @@ def start_from_target(directory: Path, recipe: SmallRecipe, vocabulary: DraftVoc
     prefixes = {f"model.layers.{old}.": f"model.layers.{new}." for new, old in enumerate(recipe.layers)}
     weights: dict[str, torch.Tensor] = {}
     head_VE: torch.Tensor | None = None
-    for path in sorted(directory.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
+    for path in weight_files(directory):
+        with opened(path) as file:
             for name in file.keys():  # noqa: SIM118
                 if name == "lm_head.weight":
                     head_VE = file.get_tensor(name).float()
@@ -106,39 +110,42 @@ def start_from_target(directory: Path, recipe: SmallRecipe, vocabulary: DraftVoc
                         if name.startswith(old):
                             weights[name.replace(old, new, 1)] = file.get_tensor(name).float()
     embedding_VE = embedding_of(directory)
+    check_tensor(embedding_VE, (sizes.vocab_size, sizes.hidden_size), "model.embed_tokens.weight", str(directory))
     weights["lm_head.weight"] = (embedding_VE if head_VE is None else head_VE)[vocabulary.ids_N].clone()
     config.num_hidden_layers = len(recipe.layers)
     config.dtype = torch.float32
     draft = SmallDraft(config, embedding_VE, len(vocabulary.ids_N))
+    check_tensors(weights, draft.state_dict(), str(directory))
     draft.load_state_dict(weights)
     return draft
 
 
-def start_from_draft(directory: Path, draft_directory: Path) -> tuple[SmallDraft, DraftVocabulary]:
+def start_from_draft(directory: Path, draft_directory: Path, target_name: str) -> tuple[SmallDraft, DraftVocabulary]:
     """A draft that was saved before, to be trained on, over the embedding of the target in `directory`.
 
     It keeps its vocabulary: head rows belong to tokens. ValueError when it is no small draft.
     """
     from transformers import LlamaConfig
 
-    raw = json.loads((draft_directory / "config.json").read_text())
-    if raw.get("labsim", {}).get("kind") != "small":
+    file = f"{draft_directory}/config.json"
+    if about(read_json(draft_directory / "config.json"), file).text("kind", None) != "small":
         raise ValueError(f"{draft_directory} is not a small draft: its config.json has no labsim.kind 'small'")
-    weights = load_file(draft_directory / "model.safetensors")
-    d2t, t2d = weights.pop("d2t"), weights.pop("t2d")
-    draft_id_V = torch.where(t2d, t2d.cumsum(0) - 1, -1)
-    vocabulary = DraftVocabulary(torch.arange(len(d2t)) + d2t, draft_id_V)
-    config = LlamaConfig(**{key: value for key, value in raw.items() if key != "labsim"})
+    target = ModelConfig.from_dict(read_json(directory / "config.json"), str(directory))
+    found = read_small(draft_directory, target, target_name)
+    if not found.borrows_embedding:
+        raise ValueError(f"{file}: labsim.embedding is missing; right is 'target': training reads the target's")
+    config = LlamaConfig(**{key: value for key, value in found.raw.items() if key != "labsim"})
     config.dtype = torch.float32
-    draft = SmallDraft(config, embedding_of(directory), len(d2t))
-    draft.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
-    return draft, vocabulary
+    draft = SmallDraft(config, embedding_of(directory), len(found.vocabulary))
+    check_tensors(found.weights, draft.state_dict(), str(draft_directory))
+    draft.load_state_dict({name: tensor.float() for name, tensor in found.weights.items()})
+    return draft, found.vocabulary
 
 
 def embedding_of(directory: Path) -> torch.Tensor:
     """The input embedding of a target, in fp32."""
-    for path in sorted(directory.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
+    for path in weight_files(directory):
+        with opened(path) as file:
             if "model.embed_tokens.weight" in file.keys():  # noqa: SIM118
                 return file.get_tensor("model.embed_tokens.weight").float()
     raise ValueError(f"{directory} holds no model.embed_tokens.weight")
@@ -168,7 +175,7 @@ def save_draft(out: Path, draft: SmallDraft, vocabulary: DraftVocabulary, target
     config.pop("_name_or_path", None)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "config.json", json.dumps(config, indent=2).encode())
-    write_atomically(out / "model.safetensors", save(tensors, metadata={"format": "pt"}))
+    write_atomically(out / "model.safetensors", tensor_bytes(tensors, {"format": "pt"}))
 
 
 def recipe_dict(recipe: SmallRecipe) -> dict[str, object]:

@@ -1,12 +1,13 @@
 """A training's state on disk: one file, written whole, from which the very same training goes on.
 
-It holds the weights, both AdamW moments, the step, and the best held-out acceptance length so far. Which rows a step
-reads follows from the seed and the step, so no reader state is needed.
+It holds the weights, the optimisers' moments, the step, and the best held-out acceptance length so far. Which rows a
+step reads follows from the seed and the step, so no reader state is needed.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from ...models.files import write_atomically
 
 # Apart from the draft, whose directory holds its own tensors only.
 NAME = "training/checkpoint.safetensors"
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")
 
 
 @dataclass
@@ -36,20 +39,24 @@ class Counters:
 
 
 def save_checkpoint(
-    path: Path, draft: nn.Module, optimizer: torch.optim.Optimizer, counters: Counters, identity: dict[str, object]
+    path: Path,
+    draft: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    counters: Counters,
+    identity: dict[str, object],
 ) -> None:
     """Write the state so that `path` always holds a whole one."""
     tensors = {}
     for name, parameter in draft.named_parameters():
         tensors[f"weight.{name}"] = parameter.detach().cpu()
-        for key in MOMENTS:
-            tensors[f"{key}.{name}"] = optimizer.state[parameter][key].cpu()
+        for key, value in owner(optimizers, parameter).state[parameter].items():
+            tensors[f"{key}.{name}"] = value.cpu()
     metadata = {"identity": json.dumps(identity), "counters": json.dumps(vars(counters))}
     write_atomically(path, save(tensors, metadata=metadata))
 
 
 def load_checkpoint(
-    path: Path, draft: nn.Module, optimizer: torch.optim.Optimizer, identity: dict[str, object]
+    path: Path, draft: nn.Module, optimizers: Sequence[torch.optim.Optimizer], identity: dict[str, object]
 ) -> Counters:
     """Put the state back. ValueError when it is damaged or belongs to a training with another identity."""
     try:
@@ -62,11 +69,23 @@ def load_checkpoint(
                     f"{path} belongs to a training with another {differing[0]} ({found.get(differing[0])}, "
                     f"not {wanted[differing[0]]}); give another --out, or --fresh to start over"
                 )
+            names = set(file.keys())
             for name, parameter in draft.named_parameters():
                 parameter.data.copy_(file.get_tensor(f"weight.{name}"))
-                optimizer.state[parameter] = {key: file.get_tensor(f"{key}.{name}") for key in MOMENTS}
-                for key in MOMENTS[:2]:
-                    optimizer.state[parameter][key] = optimizer.state[parameter][key].to(parameter.device)
+                keys = [key for key in MOMENTS if f"{key}.{name}" in names]
+                state = {key: file.get_tensor(f"{key}.{name}") for key in keys}
+                # AdamW keeps its step count on the CPU.
+                state = {key: value if key == "step" else value.to(parameter.device) for key, value in state.items()}
+                owner(optimizers, parameter).state[parameter] = state
     except (SafetensorError, KeyError) as error:
         raise ValueError(f"{path} is not a checkpoint of this training ({error}); start over with --fresh") from error
     return Counters(**json.loads(metadata["counters"]))
+
+
+def owner(optimizers: Sequence[torch.optim.Optimizer], parameter: nn.Parameter) -> torch.optim.Optimizer:
+    """The optimiser that a parameter belongs to."""
+    return next(
+        optimizer
+        for optimizer in optimizers
+        if any(parameter is one for group in optimizer.param_groups for one in group["params"])
+    )

@@ -41,10 +41,34 @@ class Report:
     held_out: Estimate | None
 
 
-def learning_rate(recipe: TTTRecipe, step: int) -> float:
-    """Linear warm-up, then half a cosine to zero at the last step."""
+def rate_scale(recipe: TTTRecipe, step: int) -> float:
+    """What the learning rates are multiplied by: linear warm-up, then half a cosine to zero at the last step."""
     warm = max(1, round(recipe.warm_up * recipe.steps))
-    return recipe.learning_rate * min(1.0, (step + 1) / warm) * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+    return min(1.0, (step + 1) / warm) * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+
+
+def build_optimizers(draft: TrainedDraft, recipe: TTTRecipe) -> list[torch.optim.Optimizer]:
+    """AdamW for everything; with `muon` AdamW for head and norms, and Muon (Jordan et al., 2024) for the matrices."""
+    named = list(draft.named_parameters())
+    matrices = [p for name, p in named if p.ndim == 2 and "lm_head" not in name and recipe.optimizer == "muon"]
+    others = [p for _, p in named if not any(p is matrix for matrix in matrices)]
+    optimizers: list[torch.optim.Optimizer] = [
+        # fused: one kernel per step instead of one per tensor.
+        torch.optim.AdamW(
+            others, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
+        )
+    ]
+    if matrices:
+        optimizers.append(
+            torch.optim.Muon(
+                matrices,
+                lr=recipe.matrix_learning_rate,
+                weight_decay=recipe.weight_decay,
+                momentum=0.95,
+                adjust_lr_fn="match_rms_adamw",
+            )
+        )
+    return optimizers
 
 
 def train(
@@ -76,16 +100,14 @@ def train(
     if not held_out:
         raise ValueError("no held-out answers to choose a checkpoint by: a few dozen prompts are needed")
     (out / NAME).parent.mkdir(parents=True, exist_ok=True)
-    # fused: one kernel per step instead of one per tensor.
-    optimizer = torch.optim.AdamW(
-        draft.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
-    )
+    optimizers = build_optimizers(draft, recipe)
+    base_rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
     path, counters = out / NAME, Counters()
     if path.exists():
-        counters = load_checkpoint(path, draft, optimizer, identity)
+        counters = load_checkpoint(path, draft, optimizers, identity)
     depths = range(1, recipe.ttt + 1)
     curve = Curve(
-        out / CURVE, ["step", "tokens", "loss", "learning_rate", *(f"accuracy_{d}" for d in depths)], counters
+        out / CURVE, ["step", "tokens", "loss", "learning_rate_scale", *(f"accuracy_{d}" for d in depths)], counters
     )
     looks = Curve(
         out / LOOKS,
@@ -97,11 +119,12 @@ def train(
     saved_at = resumed_at
     draft.train()
     while counters.step < recipe.steps and not (recipe.patience and counters.misses >= recipe.patience):
-        rate = learning_rate(recipe, counters.step)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        scale = rate_scale(recipe, counters.step)
+        for optimizer, rates in zip(optimizers, base_rates, strict=True):
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * scale
         loss, accuracy = 0.0, [[0, 0] for _ in depths]
-        optimizer.zero_grad(set_to_none=True)
+        draft.zero_grad(set_to_none=True)
         for _ in range(recipe.rows):
             row = PackedRow.of(next(stream))
             states = source.read([document.tokens for document in row.documents])
@@ -119,13 +142,14 @@ def train(
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
             raise ValueError(
                 f"the loss is {loss} and its gradient {float(norm)} at step {counters.step + 1}: try a lower learning "
-                f"rate than {rate:g}" + (f"; the last good state is in {path}" if path.exists() else "")
+                f"rate than {recipe.learning_rate:g}" + (f"; the last good state is in {path}" if path.exists() else "")
             )
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         counters.step += 1
         counters.seconds = before + time.monotonic() - resumed_at
         shares = tuple(hits / count if count else math.nan for hits, count in accuracy)
-        curve.add(counters.step, counters.tokens, f"{loss:.5f}", f"{rate:.3e}", *(f"{share:.4f}" for share in shares))
+        curve.add(counters.step, counters.tokens, f"{loss:.5f}", f"{scale:.4f}", *(f"{share:.4f}" for share in shares))
         look = None
         if counters.step % recipe.evaluate_every == 0 or counters.step == recipe.steps:
             look = estimate(draft, held_out, source, target.model.head, vocabulary, recipe, recipe.k)
@@ -139,9 +163,9 @@ def train(
         told(Report(counters, loss, shares, look))
         due = time.monotonic() - saved_at > checkpoint_seconds
         if counters.step % checkpoint_every == 0 if checkpoint_every else due:
-            save_checkpoint(path, draft, optimizer, counters, identity)
+            save_checkpoint(path, draft, optimizers, counters, identity)
             saved_at = time.monotonic()
-    save_checkpoint(path, draft, optimizer, counters, identity)
+    save_checkpoint(path, draft, optimizers, counters, identity)
     return counters
 
 

@@ -23,6 +23,8 @@ class TTTRecipe:
         mtp_branch: "own", or "step" as public MTP trainers unroll.
         oov: what becomes of a position whose target token the draft cannot say: "keep" teaches it the rest of the
             target's distribution, renormalised; "drop" leaves it out. It counts as wrong in every accuracy.
+        optimizer: "adamw", or "muon", which trains the layer's matrices by Muon at `matrix_learning_rate` and the rest
+            by AdamW: on little data about half the steps for the same acceptance.
         warm_up: share of the steps over which the learning rate rises; then half a cosine down to zero.
         clip: largest gradient norm.
         bf16: matrix products in bfloat16; weights, moments, softmax and loss stay in fp32.
@@ -38,6 +40,8 @@ class TTTRecipe:
     rows: int = 1
     seed: int = 0
     learning_rate: float = 1e-3
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    matrix_learning_rate: float = 4e-3
     warm_up: float = 0.03
     weight_decay: float = 0.01
     clip: float = 0.5
@@ -63,8 +67,8 @@ class TTTRecipe:
             raise ValueError(f"seq is {self.seq}; a row needs room for a prompt and an answer, at least 8 tokens")
         if not 0 <= self.warm_up < 1:
             raise ValueError(f"warm_up is {self.warm_up}; it is a share of the steps, from 0 to below 1")
-        if self.learning_rate <= 0 or self.clip <= 0 or not 0 < self.step_decay <= 1:
-            raise ValueError("learning_rate and clip are above 0, step_decay above 0 and at most 1")
+        if min(self.learning_rate, self.matrix_learning_rate, self.clip) <= 0 or not 0 < self.step_decay <= 1:
+            raise ValueError("learning rates and clip are above 0, step_decay above 0 and at most 1")
 
     @property
     def weights(self) -> list[float]:
