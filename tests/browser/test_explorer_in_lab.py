@@ -165,6 +165,8 @@ def move(slider) -> None:
         "02_concurrency_and_tails.ipynb",
         "03_lossless.ipynb",
         "04_trees.ipynb",
+        "05_eagle3.ipynb",
+        "06_training_time_test.ipynb",
         "15_rollout.ipynb",
     ],
 )

@@ -30,7 +30,7 @@ def static(browser: Browser) -> Iterator[Page]:
     errors: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.set_content(page_of(Stepper([BY_HAND, OTHER])))
-    expect(opened.locator("body[data-ready=yes]")).to_be_visible()
+    expect(opened.locator("[data-ready=yes]")).to_be_visible()
     yield opened
     context.close()
     assert errors == []

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
+
+from tests.tiny_llama import tiny_llama
 
 TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
@@ -29,24 +31,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
     fast.chat_template = TEMPLATE
     fast.save_pretrained(directory)
-    torch.manual_seed(2)
-    config = LlamaConfig(
-        vocab_size=len(fast),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=160,
-        eos_token_id=fast.eos_token_id,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(20)
-    model.save_pretrained(directory)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 160}
+    ends = {"eos_token_id": fast.eos_token_id}
+    tiny_llama(directory, seed=2, vocab_size=len(fast), sharpness=20, dtype=torch.float32, **sizes, **ends)
     return directory
 
 

@@ -6,33 +6,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from labsim.models.llama import LanguageModel
 from labsim.models.load import Target
+from tests.tiny_llama import tiny_llama
 
 VOCAB = 7
 
 
 def random_model(directory: Path, noise: float = 0.0) -> LlamaForCausalLM:
     """A model whose greedy text wanders (30 different trigrams in 40 tokens); `noise` makes a poorer copy."""
-    torch.manual_seed(2)
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=96,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config).double().eval()
+    model = tiny_llama(directory, seed=2, vocab_size=VOCAB, sharpness=25, head=0.24)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(25)
-        model.lm_head.weight.mul_(0.24)
         for parameter in model.parameters():
             parameter.add_(noise * parameter.std() * torch.randn_like(parameter) if parameter.ndim == 2 else 0)
     model.save_pretrained(directory)

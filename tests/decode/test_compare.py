@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -26,8 +24,8 @@ def test_repeats_alternate_and_agree(target: Target) -> None:
 def test_a_difference_is_shown_with_the_targets_logit_gap(target: Target) -> None:
     plain = compare(target, [1, 2, 3], max_new_tokens=20).plain[0]
     other = (plain.tokens[7] + 1) % 7
-    changed = replace(plain, tokens=(*plain.tokens[:7], other, *plain.tokens[8:]))
-    difference = first_difference(target, plain, changed)
+    changed = (*plain.tokens[:7], other, *plain.tokens[8:])
+    difference = first_difference(target, [1, 2, 3], plain.tokens, changed)
     assert (difference.position, difference.plain, difference.speculative) == (7, plain.tokens[7], other)
     text = torch.tensor([[1, 2, 3, *plain.tokens[:7]]])
     logits = target.model.forward(text, target.model.new_cache(1, 20)).logits_BQV[0, -1].sort().values
@@ -36,9 +34,10 @@ def test_a_difference_is_shown_with_the_targets_logit_gap(target: Target) -> Non
 
 
 def test_an_answer_that_ends_early_is_a_difference(target: Target) -> None:
-    plain = compare(target, [1, 2, 3], max_new_tokens=9).plain[0]
-    difference = first_difference(target, plain, replace(plain, tokens=plain.tokens[:5]))
-    assert (difference.position, difference.speculative) == (5, -1)
+    tokens = compare(target, [1, 2, 3], max_new_tokens=9).plain[0].tokens
+    difference = first_difference(target, [1, 2, 3], tokens, tokens[:5])
+    assert (difference.position, difference.plain, difference.speculative) == (5, tokens[5], -1)
+    assert first_difference(target, [1, 2, 3], tokens, list(tokens)) is None
 
 
 def test_sampled_answers_are_not_compared_token_by_token(target: Target) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from labsim.drafts.protocol import Draft
 from labsim.drafts.shape import Chain, DynamicTree, Shape, StaticTree
 from labsim.drafts.small import SmallModelDrafter
 from labsim.models.llama import LanguageModel
 from labsim.models.sampling import GREEDY, Sampling, distribution
+from tests.tiny_llama import tiny_llama
 
 VOCAB, KNOWN = 61, 23
 SHAPES = (Chain(4), StaticTree((3, 2, 1)), DynamicTree(4, 3, 9))
@@ -25,24 +26,9 @@ SHAPES = (Chain(4), StaticTree((3, 2, 1)), DynamicTree(4, 3, 9))
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaForCausalLM, Path, Path, list[int]]:
     """transformers' float64 model; the directory with all outputs; one with KNOWN of them; the ids of those."""
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(8)  # random weights are nearly indifferent to the text without it
     whole, reduced = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("reduced")
-    model.save_pretrained(whole)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 128}
+    model = tiny_llama(whole, seed=5, vocab_size=VOCAB, sharpness=8, **sizes)
     ids = sorted(random.Random(1).sample(range(VOCAB), KNOWN))
     weights = load_file(whole / "model.safetensors")
     weights["lm_head.weight"] = weights["lm_head.weight"][ids].contiguous()

@@ -128,7 +128,7 @@ def test_first_difference(target: Target) -> None:
     best, second = sorted(row.tolist(), reverse=True)[:2]
     changed = [*plain[:3], (plain[3] + 1) % 257, *plain[4:]]
     found = first_difference(target, PROMPT, plain, changed)
-    assert found is not None and found.index == 3
+    assert found is not None and found.position == 3
     assert found.gap == pytest.approx(best - second, abs=1e-9)
 
 

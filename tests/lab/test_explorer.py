@@ -243,7 +243,7 @@ def test_a_short_precomputation_is_silent(capsys, made):
 
 
 SCRIPT = (module._HERE / "explorer.js").read_text()
-STYLE = (module._HERE / "explorer.css").read_text()
+STYLE = Explorer._css
 
 
 def test_the_script_needs_no_network_and_no_other_module():
@@ -258,9 +258,14 @@ def test_the_script_is_part_of_the_widgets_state(made):
     """So an exported page needs nothing from disk or network besides the widget manager."""
     state = made.get_state(["_esm", "_css"])
     assert "export default { render }" in state["_esm"]
-    assert ".labsim-explorer" in state["_css"]
+    assert all(part in state["_css"] for part in (".labsim-explorer", "--labsim-ink:", ".labsim-controls"))
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the browser tests load the script")
 def test_the_script_is_valid():
-    subprocess.run(["node", "--input-type=module", "--check"], input=SCRIPT, text=True, check=True)
+    def complaint(script: str) -> str:
+        command = ["node", "--input-type=module", "--check"]
+        return subprocess.run(command, input=script, capture_output=True, text=True).stderr
+
+    assert complaint(SCRIPT) == ""
+    assert "SyntaxError" in complaint(SCRIPT + "}"), "the check would notice"

@@ -133,6 +133,13 @@ def test_a_bad_value_fails_the_cell_that_records_it(tmp_path) -> None:
 
 
 def test_builder_makes_valid_notebooks() -> None:
-    import nbformat
+    """With every kind of cell that it knows. (`nbformat.validate` would mend a missing id without failing.)"""
+    from nbformat.validator import iter_validate
 
-    nbformat.validate(notebook(RECORD))
+    made = notebook(RECORD, code("1", exercise="01.1"), code("2", tags=["hide-input"]), parameters="seed: int = 0")
+    assert [error.message for error in iter_validate(made, version=4, version_minor=5)] == []
+    assert [cell.metadata.get("tags") for cell in made.cells] == [
+        None, ["parameters"], None, ["exercise"], ["hide-input"],
+    ]  # fmt: skip
+    assert made.cells[3].metadata.labsim.exercise == "01.1"
+    assert len({cell.id for cell in made.cells}) == 5

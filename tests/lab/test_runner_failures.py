@@ -121,8 +121,15 @@ def test_without_an_output_path_a_failed_notebook_is_kept_elsewhere(tmp_path: Pa
 
 
 def test_a_kernel_killed(tmp_path: Path) -> None:
-    path = write(tmp_path / "01_t.ipynb", "import os\nos.kill(os.getpid(), 9)")
-    _fails(outcome.KernelDiedError, path, "signal 9, SIGKILL", 'cell 3 of 3 ("import os")')
+    """Even a kernel without a last word leaves a notebook of what ran before, and no process."""
+    source = "import os\nopen('pid', 'w').write(str(os.getpid()))\nos.kill(os.getpid(), 9)"
+    path = write(tmp_path / "01_t.ipynb", "print('before')", source, "open('after', 'w')")
+    error = _fails(outcome.KernelDiedError, path, "signal 9, SIGKILL", 'cell 4 of 5 ("import os")')
+    assert [cell.number for cell in error.result.cells] == [2, 3, 4]
+    ran = read_notebook(error.result.output)["cells"][3]  # after the cell of injected parameters
+    assert "".join(ran["outputs"][0]["text"]) == "before\n"
+    assert error.result.orphans == () and _gone(tmp_path / "pid")
+    assert not (tmp_path / "after").exists()
 
 
 def test_a_kernel_killed_leaves_its_children_to_the_sweep(tmp_path: Path) -> None:

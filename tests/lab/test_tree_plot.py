@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from labsim.lab.plots import png
 from labsim.lab.style import GREEN, GREY, ORANGE, contrast
@@ -69,7 +70,12 @@ def test_each_edge_carries_its_chance() -> None:
 
 
 def test_a_token_that_looks_like_mathematics_is_drawn_as_it_stands() -> None:
-    for fig in (draw_tree(["$x", "^_$"], [-1, -1]), draw_mask(["$x", "^_$"], [[True, False], [False, True]], [3, 3])):
+    """As mathematics, the first would lose its dollars and the second would be an error."""
+    tokens = ["$x$", "$^_$"]
+    for fig in (draw_tree(tokens, [-1, -1]), draw_mask(tokens, [[True, False], [False, True]], [3, 3])):
+        texts = [text for text in fig.findobj(Text) if "$" in text.get_text() and text.get_visible()]
+        assert {token for token in tokens if any(token in text.get_text() for text in texts)} == set(tokens)
+        assert not any(text.get_parse_math() for text in texts)
         assert png(fig).startswith(b"\x89PNG")
 
 

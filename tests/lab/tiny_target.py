@@ -6,11 +6,12 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from labsim.drafts.small import SmallModelDrafter
 from labsim.models.llama import LanguageModel
 from labsim.models.load import Target, load_target
+from tests.tiny_llama import tiny_llama
 
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
 SHARPNESS = 60  # random weights give flat distributions; real ones are peaked
@@ -18,23 +19,9 @@ SHARPNESS = 60  # random weights give flat distributions; real ones are peaked
 
 def build_model(directory: Path, seed: int = 0) -> LlamaForCausalLM:
     """A random model of 256 byte tokens and one end token, saved to `directory` in float64."""
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=257,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        eos_token_id=256,
-        bos_token_id=256,
-    )
-    model = LlamaForCausalLM(config).double().eval()
-    with torch.no_grad():
-        model.lm_head.weight.mul_(SHARPNESS)
-    model.save_pretrained(directory)
-    return model
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 4096}
+    ends = {"eos_token_id": 256, "bos_token_id": 256}
+    return tiny_llama(directory, seed=seed, vocab_size=257, head=SHARPNESS, **sizes, **ends)
 
 
 def tiny_target(directory: Path) -> Target:
