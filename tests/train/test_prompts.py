@@ -219,6 +219,13 @@ GOOD = '{"id": "a", "domain": "chat", "messages": [{"role": "user", "content": "
         (GOOD.replace('"Hi"', '" "'), r"messages\[0\] has the content ' '"),
         (GOOD.replace('"Hi"', '"Hi", "name": "x"'), r"messages\[0\] is .*expected an object with role and content"),
         (GOOD.replace("}]", '}, {"role": "system", "content": "x"}]'), r"messages\[1\] has the role 'system'"),
+        (GOOD.replace('"Hi"', '"\\ud800"'), r"holds '\\ud800', half of a character"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"id": ' + "1" * 5000 + "}", "not JSON"),
+        (GOOD.replace("}]}", '}], "prompt": "Hi"}'), "messages and prompt both say"),
+        ('{"id": "b", "domain": "chat", "prompt": 3}', "prompt is 3; expected a non-empty string"),
+        ('{"id": "b", "domain": "chat", "messages": null}', "messages is null"),
+        ('"a string"', "a str; expected an object"),
         (GOOD, "id 'a' is already on line 1"),
         (GOOD.replace('"a"', '"b"'), "conversation of 'b' is already on line 1"),
     ],
@@ -230,10 +237,44 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, complaint: str) -> None:
         read_prompts(path)
 
 
-def test_line_separators_inside_a_text_do_not_split_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_only_a_newline_ends_a_line(tmp_path: Path, named: bool) -> None:
+    path, text = tmp_path / ("set.jsonl" if named else "set.txt"), "one\u2028two\x85three\ffour"
+    line = GOOD.replace("Hi", text.replace("\f", "\\f")) if named else text
+    path.write_bytes(b"\xef\xbb\xbf" + f"\n{line}\r\n".encode())
+    [prompt] = read_prompts(path, named=named)
+    assert prompt.messages[0]["content"] == text
+    assert prompt.line == 2
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_is_not_utf_8_is_named_with_its_line(tmp_path: Path, named: bool) -> None:
+    path = tmp_path / "set.txt"
+    path.write_bytes(GOOD.encode() + b"\nabc \xff\n")
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}:2: not UTF-8 text \(byte 0xff at 4\)"):
+        read_prompts(path, named=named)
+
+
+def test_for_answering_alone_a_line_may_say_less(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    lines = ['{"prompt": "one", "messages": null}', '"two"', '{"id": "c", "prompt": "three"}', GOOD]
+    path.write_text("\n\n".join(lines))
+    prompts = read_prompts(path, named=False)
+    assert [prompt.text for prompt in prompts] == ["one", "two", "three", None]
+    assert [prompt.id for prompt in prompts] == ["", "", "c", "a"]
+    assert [prompt.line for prompt in prompts] == [1, 3, 5, 7]
+    assert prompts[1].messages == ({"role": "user", "content": "two"},)
+    for bad in (GOOD.replace("user", "assistant"), GOOD.replace("user", "judge"), "7", '""'):
+        path.write_text(bad)
+        with pytest.raises(ValueError, match=r"some\.jsonl:1: "):
+            read_prompts(path, named=False)
+
+
+def test_a_prompt_set_may_hold_one_turn_as_text(tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
-    path.write_text(GOOD.replace("Hi", "one\u2028two\x85three") + "\n", encoding="utf-8")
-    assert read_prompts(path)[0].messages[0]["content"] == "one\u2028two\x85three"
+    path.write_text('{"id": "b", "domain": "chat", "prompt": "Hi", "messages": null}')
+    [prompt] = read_prompts(path)
+    assert (prompt.domain, prompt.text, prompt.messages) == ("chat", "Hi", ({"role": "user", "content": "Hi"},))
 
 
 def test_an_empty_file_is_no_prompt_set(tmp_path: Path) -> None:

@@ -205,13 +205,13 @@ def test_training_goes_on_from_a_saved_draft(directory: Path, answers: list[Answ
     draft = start_from_target(directory, RECIPE, vocabulary)
     train(draft, vocabulary, answers, RECIPE, tmp_path / "training")
     save_draft(tmp_path / "draft", draft, vocabulary, "tiny", VOCAB)
-    again, same = start_from_draft(directory, tmp_path / "draft")
+    again, same = start_from_draft(directory, tmp_path / "draft", "tiny")
     assert torch.equal(same.ids_N, vocabulary.ids_N) and torch.equal(same.draft_id_V, vocabulary.draft_id_V)
     with torch.no_grad():
         batch = make_batch(answers[:4], vocabulary)
         assert draft_loss(again, batch).item() == pytest.approx(draft_loss(draft, batch).item(), abs=5e-3)
     with pytest.raises(ValueError, match="is not a small draft"):
-        start_from_draft(directory, directory)
+        start_from_draft(directory, directory, "tiny")
 
 
 def test_training_learns_and_is_the_same_for_a_seed(directory: Path, answers: list[Answer], tmp_path: Path) -> None:

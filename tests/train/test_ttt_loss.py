@@ -52,12 +52,12 @@ def test_a_packed_row_is_its_documents(nano: Target, kind: str) -> None:
         _packed, figures, gradient = measured(nano, one, TWO)
         parts = [measured(nano, one, [document]) for document in TWO]
         for step, figure in enumerate(figures):
-            counts = [len(part[1][step].places_P) for part in parts]
+            counts = [len(part[1][step].places_C) for part in parts]
             expected = sum(c * part[1][step].loss for c, part in zip(counts, parts, strict=True)) / sum(counts)
             assert figure.loss == pytest.approx(expected, rel=2e-5)
-            assert len(figure.places_P) == sum(counts)
+            assert len(figure.places_C) == sum(counts)
         if depth == 1:
-            counts = [len(part[1][0].places_P) for part in parts]
+            counts = [len(part[1][0].places_C) for part in parts]
             for name, grad in gradient.items():
                 mixed = sum(c * part[2][name] for c, part in zip(counts, parts, strict=True)) / sum(counts)
                 assert grad.abs().max() > 0, name
@@ -100,7 +100,7 @@ def test_the_loss_is_that_of_drafting_with_a_cache(nano: Target) -> None:
                 right.append(int(vocabulary.ids_N[guess_N.argmax()]) == int(logits_TV[t + 1 + step].argmax()))
                 count += 1
             assert figures[step].loss == pytest.approx(total / count, rel=1e-4)
-            assert figures[step].correct_P.tolist() == right
+            assert figures[step].correct_C.tolist() == right
 
 
 def test_a_target_token_outside_the_draft_vocabulary_is_never_right(nano: Target) -> None:
@@ -114,6 +114,6 @@ def test_a_target_token_outside_the_draft_vocabulary_is_never_right(nano: Target
     assert len(vocabulary) == 5
     assert isinstance(vocabulary, DraftVocabulary)
     for figure in keep[1]:
-        rows = teacher.row_L[figure.places_P + 1 + keep[1].index(figure)]
-        assert not bool((figure.correct_P & outside[rows]).any())
+        said = figure.places_C + 1 + keep[1].index(figure)
+        assert not bool((figure.correct_C & outside[torch.isin(teacher.places_P, said)]).any())
     assert keep[0].item() != drop[0].item()

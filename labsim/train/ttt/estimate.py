@@ -9,7 +9,7 @@ gives the acceptance length itself and not an estimate of it:
 The walk counts as serving does: chains start where the last one ended, a token outside the draft vocabulary breaks a
 chain, and the acceptance length is 1 + accepted / steps.
 
-Shapes: P places.
+Shapes: P places of the teacher, C of them that count.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def estimate(
         features_1LF = states.features_TF[None].to(device, torch.float32)
         correct = []
         for step in ttt_steps(draft, row, features_1LF, recipe, depth(draft, k)):
-            places = row.places(step.step).to(device)
-            guessed_P = draft.logits(step.output_BLH[0, places], step.step).argmax(dim=-1)
-            hits = (guessed_P == teacher.drafted_P[teacher.row_L[places + 1 + step.step]]).tolist()
+            at_P, counts_P = teacher.judged(row, step.step)
+            guessed_C = draft.logits(step.output_BLH[0, at_P[counts_P]], step.step).argmax(dim=-1)
+            hits = (guessed_C == teacher.drafted_P[counts_P]).tolist()
             correct.append(hits)
             right[step.step] += sum(hits)
             asked[step.step] += len(hits)

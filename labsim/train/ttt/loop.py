@@ -136,8 +136,8 @@ def train(
             counters.tokens += row.tokens_1L.numel()
             counters.rows += 1
             for depth, figure in enumerate(figures):
-                accuracy[depth][0] += int(figure.correct_P.sum())
-                accuracy[depth][1] += len(figure.correct_P)
+                accuracy[depth][0] += int(figure.correct_C.sum())
+                accuracy[depth][1] += len(figure.correct_C)
         norm = torch.nn.utils.clip_grad_norm_(draft.parameters(), recipe.clip)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
             raise ValueError(

@@ -9,7 +9,8 @@ all positions: a mean over B*T would make the step size depend on how long the p
 EAGLE-1 is trained as its authors do: its output is pulled towards the target's next last state (SmoothL1, weight 1) and
 the cross-entropy weighs 0.1.
 
-Shapes: P places, N draft vocabulary, V target vocabulary, L positions of the row, E the target's hidden size.
+Shapes: P places of the teacher, C of them that count, N draft vocabulary, V target vocabulary, L positions of the row,
+E the target's hidden size.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class Teacher:
     """What the target says after each answer token of a row.
 
     Attributes:
-        row_L: for each position the row of `p_PN` that belongs to it, -1 where there is none.
+        places_P: the positions, ascending.
         p_PN: probabilities over the draft vocabulary, summing to one.
         choice_P: the target's first choice, a target id. `drafted_P` is its draft id, -1 outside the draft vocabulary.
     """
 
-    row_L: torch.Tensor
+    places_P: torch.Tensor
     p_PN: torch.Tensor
     choice_P: torch.Tensor
     drafted_P: torch.Tensor
@@ -60,19 +61,26 @@ class Teacher:
             logits_PV = head(last_LE[part].to(head.dtype)).float()
             choices.append(logits_PV.argmax(dim=-1))
             kept.append(logits_PV[:, ids_N].softmax(dim=-1))
-        row_L = torch.full((len(last_LE),), -1, device=last_LE.device)
-        row_L[places] = torch.arange(len(places), device=last_LE.device)
         choice_P = torch.cat(choices)
-        return cls(row_L, torch.cat(kept), choice_P, vocabulary.draft_id_V.to(choice_P.device)[choice_P])
+        return cls(places, torch.cat(kept), choice_P, vocabulary.draft_id_V.to(choice_P.device)[choice_P])
+
+    def judged(self, row: PackedRow, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(where the guess about what follows each of the places was made in TTT step `step`, whether it counts)."""
+        at_P = self.places_P - 1 - step
+        counts_P = torch.isin(at_P, row.places(step).to(at_P.device))
+        return at_P.clamp(min=0), counts_P
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """One TTT step over a row: mean loss in nats, and for each place whether the guess was the target's choice."""
+    """One TTT step over a row: mean loss in nats, and for each place that counts whether the guess was right.
+
+    `places_C` are where the guesses were made, ascending; right is what the target's first choice is.
+    """
 
     loss: float
-    places_P: torch.Tensor
-    correct_P: torch.Tensor
+    places_C: torch.Tensor
+    correct_C: torch.Tensor
 
 
 def ttt_steps(draft: TrainedDraft, row: PackedRow, features_1LF: torch.Tensor, recipe: TTTRecipe, steps: int):
@@ -103,37 +111,39 @@ def row_loss(
     total, figures = torch.zeros((), device=device), []
     with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
         for step in ttt_steps(draft, row, features_1LF, recipe, recipe.ttt):
-            places = row.places(step.step).to(device)
-            if len(places) == 0:
+            at_P, counts_P = teacher.judged(row, step.step)
+            if not bool(counts_P.any()):
                 break
-            loss, correct = step_loss(draft, step, places, teacher, last_LE, recipe)
+            loss, correct_P = step_loss(draft, step, at_P, counts_P, teacher, last_LE, recipe)
             total = total + recipe.weights[step.step] * loss
-            figures.append(StepFigures(loss.item(), places, correct))
+            figures.append(StepFigures(loss.item(), at_P[counts_P], correct_P[counts_P]))
     return total, figures
 
 
 def step_loss(
     draft: TrainedDraft,
     step: TTTStep,
-    places_P: torch.Tensor,
+    at_P: torch.Tensor,
+    counts_P: torch.Tensor,
     teacher: Teacher,
     last_LE: torch.Tensor,
     recipe: TTTRecipe,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(loss, whether each guess is right)."""
-    output_PH = step.output_BLH[0, places_P]
+    """(loss, whether each guess is right).
+
+    All of the teacher's places are computed and the few that do not count are weighed with 0: choosing rows of `p_PN`
+    would keep a copy of it for each step's backward.
+    """
+    output_PH = step.output_BLH[0, at_P]
     logits_PN = draft.logits(output_PH, step.step).float()
-    rows_P = teacher.row_L[places_P + 1 + step.step]
-    guessed_P = logits_PN.detach().argmax(dim=-1)
-    correct_P = guessed_P == teacher.drafted_P[rows_P]
-    entropies_P = -(teacher.p_PN[rows_P] * logits_PN.log_softmax(dim=-1)).sum(dim=-1)
-    if recipe.oov == "drop":
-        sayable_P = teacher.drafted_P[rows_P] >= 0
-        loss = (entropies_P * sayable_P).sum() / sayable_P.sum().clamp(min=1)
-    else:
-        loss = entropies_P.mean()
+    correct_P = logits_PN.detach().argmax(dim=-1) == teacher.drafted_P
+    weighed_P = counts_P & (teacher.drafted_P >= 0) if recipe.oov == "drop" else counts_P
+    weight_P = weighed_P / weighed_P.sum().clamp(min=1)
+    entropies_P = -(teacher.p_PN * logits_PN.log_softmax(dim=-1)).sum(dim=-1)
+    loss = (entropies_P * weight_P).sum()
     if recipe.draft == "eagle1":
-        loss = EAGLE1_CROSS_ENTROPY * loss + smooth_l1_loss(output_PH.float(), last_LE[places_P + 1 + step.step])
+        distance_P = smooth_l1_loss(output_PH.float(), last_LE[teacher.places_P], reduction="none").mean(dim=-1)
+        loss = EAGLE1_CROSS_ENTROPY * loss + (distance_P * counts_P).sum() / counts_P.sum()
     return loss, correct_P
 
 
