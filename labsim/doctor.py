@@ -173,7 +173,10 @@ def check_targets() -> Finding:
     nano = ROOT / "data" / "nano" / "model.safetensors"
     if not nano.exists():
         return Finding("target weights", False, f"{nano} is missing", "git checkout data/nano", optional=True)
-    fetched = f"smollm2 in {target_directory()}" if prepared() else "smollm2 not fetched yet: labsim target smollm2"
+    try:
+        fetched = f"smollm2 in {target_directory()}" if prepared() else "smollm2 not fetched yet: labsim target smollm2"
+    except ValueError as error:
+        return Finding("target weights", False, str(error), "unset LABSIM_CACHE", optional=True)
     return Finding("target weights", True, f"nano; {fetched}", optional=True)
 
 

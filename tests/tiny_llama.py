@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 SIZES = {
     "hidden_size": 16,
@@ -20,6 +21,10 @@ SIZES = {
     "max_position_embeddings": 96,
     "tie_word_embeddings": False,
 }
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 
 
 def tiny_llama(
@@ -41,3 +46,18 @@ def tiny_llama(
         model.lm_head.weight.mul_(head)
     model.save_pretrained(directory)
     return model
+
+
+def byte_llama(directory: Path) -> Path:
+    """A directory as Hugging Face writes them: a random Llama over bytes, with a tokenizer and a chat template."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
+    fast.chat_template = TEMPLATE
+    fast.save_pretrained(directory)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 160}
+    ends = {"eos_token_id": fast.eos_token_id}
+    tiny_llama(directory, seed=2, vocab_size=len(fast), sharpness=20, dtype=torch.float32, **sizes, **ends)
+    return directory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import SEED, print_json, progress_bar, writing_to, wrong_values_exit_2
 
 LOG_SECONDS = 30
 
@@ -28,7 +28,7 @@ def command() -> None:
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
 @click.option("--max-new-tokens", type=click.IntRange(min=1), default=200, show_default=True)
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, help="Answers per prompt.")
 @click.option(
     "--top-logprobs",
@@ -38,7 +38,7 @@ def command() -> None:
     help="Keep that many likeliest tokens at each place: better labels for `train-small`.",
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def generate(
     target_name: str,
@@ -54,23 +54,24 @@ def generate(
 ) -> None:
     """Let the target answer prompts. Stop it at any time, even with kill -9: the same command goes on where it was.
 
+    One directory may collect several prompt files, in one call or in several, as long as settings and target stay the
+    same. What is already there is kept; only another conversation under an id that is there is refused.
+
     \b
     labsim data generate --target nano --prompts data/prompts/train.jsonl --out build/nano-answers
     labsim data generate --target smollm2 --prompts data/prompts/train.jsonl --out build/sampled --temperature 0.8
     """
-    from filelock import FileLock, Timeout
-
+    from ..models.sampling import Sampling
     from ..models.smollm2 import TargetUnavailable
 
+    with wrong_values_exit_2():
+        Sampling(temperature=temperature)
     if samples > 1 and temperature == 0:
         raise click.UsageError(f"--samples {samples} at --temperature 0 gives the same answer {samples} times")
-    out.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(out / ".lock", timeout=0), wrong_values_exit_2():
+        with writing_to(out), wrong_values_exit_2():
             sampling = {"temperature": temperature, "samples": samples, "seed": seed}
             report = run(target_name, prompt_files, out, max_new_tokens, top_logprobs, batch_size, **sampling)
-    except Timeout:
-        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -99,27 +100,40 @@ def run(
     import time
     from collections import Counter
 
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+    from ..features.store import fingerprint
     from ..models.load import load_target
     from ..train.answer_store import Answer, AnswerSettings, AnswerStore, answer_tokens, read_answers
     from ..train.answers import Question, fill_store, generate_answers
     from ..train.prompts import read_prompts
 
-    prompts = [prompt for path in prompt_files for prompt in read_prompts(path)]
-    twice = [name for name, times in Counter(prompt.id for prompt in prompts).items() if times > 1]
+    prompts = {path: read_prompts(path) for path in prompt_files}
+    ids_of = Counter(prompt.id for path in prompt_files for prompt in prompts[path])
+    twice = [name for name, times in ids_of.items() if times > 1]
     if twice:
-        raise ValueError(f"two prompts are called {twice[0]}; answers are kept by id, so ids must differ between files")
+        raise ValueError(
+            f"two prompts are called {twice[0]!r}; answers are kept by id, so ids must differ between files"
+        )
     target = load_target(target_name)
+    config = target.model.config
+    if top_logprobs > config.vocab_size:
+        raise ValueError(
+            f"--top-logprobs is {top_logprobs}; right is 0 to {config.vocab_size}, the vocabulary of {target_name}"
+        )
+    asked = [
+        (prompt, tuple(target.encode_prompt(prompt.messages, f"{path}:{prompt.line}")))
+        for path, some in prompts.items()
+        for prompt in some
+    ]
+    weights = fingerprint(target.directory)
     settings = AnswerSettings(
-        target_name, target.model.config.vocab_size, max_new_tokens, temperature, seed, top_logprobs
+        target_name, config.vocab_size, max_new_tokens, temperature, seed, top_logprobs, weights=weights
     )
     store = AnswerStore(out, settings)
     finished = {answer.key: answer for answer in read_answers(out)}
     questions, count = [], 0
-    for prompt in prompts:
-        ids = tuple(target.encode_chat(prompt.messages))
+    for prompt, ids in asked:
         for sample in range(samples):
             count += 1
             before = finished.get((prompt.id, sample))
@@ -136,8 +150,7 @@ def run(
     )
     start = said = time.monotonic()
     tokens = 0
-    console = Console(stderr=True)
-    with Progress(*columns, console=console) as progress:
+    with progress_bar(*columns) as progress:
         bar = progress.add_task("", total=count, completed=count - len(questions), rate="")
 
         def done(answer: Answer) -> None:
@@ -147,9 +160,9 @@ def run(
             rate = f"{tokens / (now - start):.0f} tokens/s"
             progress.update(bar, advance=1, rate=rate)
             # A bar is not drawn into a log file: a line now and then is.
-            if not console.is_terminal and now - said > LOG_SECONDS:
+            if not progress.console.is_terminal and now - said > LOG_SECONDS:
                 said = now
-                console.print(f"{progress.tasks[0].completed:.0f} of {count} answers, {rate}")
+                progress.console.print(f"{progress.tasks[0].completed:.0f} of {count} answers, {rate}")
 
         answers = generate_answers(
             target.model,
@@ -217,4 +230,5 @@ def text(answers: Path, out: Path | None) -> None:
     if out is None:
         click.echo("\n".join(lines))
     else:
-        write_atomically(out, ("\n".join(lines) + "\n").encode())
+        with wrong_values_exit_2():
+            write_atomically(out, ("\n".join(lines) + "\n").encode())

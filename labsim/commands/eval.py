@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import NumberList, print_json, wrong_values_exit_2
+from .options import NumberList, print_json, progress_bar, wrong_values_exit_2
 
 
 @click.command("eval")
@@ -18,7 +18,7 @@ from .options import NumberList, print_json, wrong_values_exit_2
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Each draws its own prompts.")
 @click.option("--prompts-per-seed", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--max-new-tokens", type=click.IntRange(min=2), default=128, show_default=True)
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--device", help="cpu or cuda; the GPU if there is one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
@@ -42,8 +42,7 @@ def command(
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from ..drafts.load import load_drafter
     from ..models.load import load_target
@@ -55,6 +54,7 @@ def command(
     contexts: tuple[int | None, ...] = context or (None,)
     columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with wrong_values_exit_2():
+        sampling = Sampling(temperature=temperature)
         try:
             target = load_target(target_name, device=device)
         except TargetUnavailable as error:
@@ -62,7 +62,7 @@ def command(
         drafter = load_drafter(draft, target)
         if drafter is None:
             raise ValueError("--draft none drafts nothing; there is no acceptance to measure")
-        with Progress(*columns, console=Console(stderr=True)) as progress:
+        with progress_bar(*columns) as progress:
             bar = progress.add_task("", total=len(names) * len(contexts) * seeds * prompts_per_seed)
             rows = evaluate(
                 target,
@@ -73,7 +73,7 @@ def command(
                 seeds=seeds,
                 prompts_per_seed=prompts_per_seed,
                 max_new_tokens=max_new_tokens,
-                sampling=Sampling(temperature=temperature),
+                sampling=sampling,
                 done=lambda: progress.advance(bar),
             )
     if as_json:

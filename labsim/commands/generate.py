@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import NumberList, print_json, wrong_values_exit_2
+from .options import SEED, NumberList, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..decode.compare import Comparison
     from ..decode.result import GenerationResult
     from ..drafts.shape import Shape
     from ..models.load import Target
+    from ..train.prompts import Prompt
 
 
 @click.command("generate")
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     "--prompts",
     "prompts_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A prompt set (.jsonl, as in data/prompts), or a text file of one prompt per line.",
+    help='A prompt set (.jsonl, as in data/prompts; a line may also be {"prompt": TEXT} or a JSON string), or a text '
+    "file of one prompt per line.",
 )
 @click.option("--raw", is_flag=True, help="Take the prompt as plain text, without the chat template.")
 @click.option("--k", type=int, default=4, show_default=True, help="Drafted tokens per step, in a chain.")
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=int, default=0, help="Sample among the k likeliest tokens; 0 is all.")
 @click.option("--top-p", type=float, default=1.0, help="Sample among the likeliest tokens with this much mass.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--compare", "with_baseline", is_flag=True, help="Run plain decoding too, interleaved, and compare.")
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="With --compare: runs of each.")
 @click.option("--ignore-stop", is_flag=True, help="Go on to --max-new-tokens past the end of the answer.")
@@ -83,19 +86,23 @@ def command(
     labsim generate --draft small --tree 4,2,1 --prompts FILE --json           a draft tree, for every prompt in a file
     """
     from ..models.smollm2 import TargetUnavailable
+    from ..train.prompts import read_prompts
 
     with wrong_values_exit_2():
         if (prompt is None) == (prompts_file is None):
             raise click.UsageError("give either --prompt TEXT or --prompts FILE")
         shape = read_shape(k, tree, dynamic_tree)
-        texts = [prompt] if prompts_file is None else read_prompts_file(prompts_file)
-        if raw and not all(isinstance(text, str) for text in texts):
-            raise click.UsageError(f"--raw takes plain text, and {prompts_file} holds conversations")
+        refuse_ignored(draft, with_baseline)
+        prompts = one_prompt(prompt) if prompts_file is None else read_prompts(prompts_file, named=False)
+        talk = next((one for one in prompts if one.text is None), None)
+        if raw and talk is not None:
+            raise click.UsageError(f"--raw takes plain text, and {prompts_file}:{talk.line} holds a conversation")
         try:
             reports = run(
                 target_name,
                 draft,
-                texts,
+                prompts,
+                prompts_file,
                 raw=raw,
                 shape=shape,
                 max_new_tokens=max_new_tokens,
@@ -129,28 +136,28 @@ def read_shape(k: int, tree: tuple[int, ...] | None, dynamic_tree: tuple[int, ..
     return Chain(k)
 
 
-def read_prompts_file(path: Path) -> list[str | list[dict[str, str]]]:
-    """A prompt set (`labsim.train.prompts`) if the file is called .jsonl, else one user turn per line.
+def refuse_ignored(draft: str, with_baseline: bool) -> None:
+    """UsageError for options on the command line that would change nothing."""
+    if draft == "none" and (ignored := given("k", "tree", "dynamic_tree")):
+        raise click.UsageError(f"{ignored[0]} shapes a draft, and --draft is none: name one, such as --draft ngram")
+    if given("k") and (ignored := given("tree", "dynamic_tree")):
+        raise click.UsageError(f"--k is the length of a chain, and {ignored[0]} is given: give one of them")
+    if given("repeats") and not with_baseline:
+        raise click.UsageError("--repeats belongs to --compare: give both or neither")
 
-    ValueError naming the file, and in a prompt set the line, for what is no prompt.
-    """
-    from ..train.prompts import read_prompts
 
-    try:
-        if path.suffix == ".jsonl":
-            return [list(one.messages) for one in read_prompts(path)]
-        prompts = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error}") from error
-    if not prompts:
-        raise ValueError(f"{path}: no prompts; expected one per line")
-    return prompts
+def one_prompt(text: str) -> list[Prompt]:
+    """The prompt of `--prompt`."""
+    from ..train.prompts import plain
+
+    return [plain(text, "")]
 
 
 def run(
     target_name: str,
     draft: str,
-    texts: list[str | list[dict[str, str]]],
+    prompts: list[Prompt],
+    prompts_file: Path | None,
     *,
     raw: bool,
     shape: Shape,
@@ -162,7 +169,10 @@ def run(
     device: str | None,
     show: bool,
 ) -> list[dict[str, object]]:
-    """One report per prompt; `repeats` 0 runs no baseline. Shown as they finish when `show`."""
+    """One report per prompt; `repeats` 0 runs no baseline. Shown as they finish when `show`.
+
+    All prompts are encoded before the first is answered: what is wrong with one of them is said at once.
+    """
     from ..decode.compare import Comparison, compare
     from ..decode.generate import generate
     from ..drafts.load import load_drafter
@@ -173,8 +183,11 @@ def run(
     target = load_target(target_name, device=device)
     drafter = load_drafter(draft, target)
     reports = []
-    for index, text in enumerate(texts):
-        ids = target.encode(text) if raw else target.encode_chat(text)
+    encoded = []
+    for one in prompts:
+        where = f"{prompts_file}:{one.line}" if prompts_file else "--prompt"
+        encoded.append(target.encode_prompt(one.text if raw else one.messages, where, raw=raw))
+    for index, (one, ids) in enumerate(zip(prompts, encoded, strict=True)):
         options = {
             "drafter": drafter,
             "shape": shape,
@@ -187,7 +200,8 @@ def run(
             comparison = compare(target, ids, repeats=repeats, **options)
         else:
             comparison = Comparison((), (generate(target, ids, **options),), None)
-        reports.append(report(target, comparison, greedy=chosen.greedy))
+        place = ({"id": one.id} if one.id else {}) | ({"line": one.line} if prompts_file else {})
+        reports.append(place | report(target, comparison, greedy=chosen.greedy))
         if show:
             click.echo(describe(reports[-1]))
     return reports
@@ -260,8 +274,8 @@ def summary(reports: list[dict[str, object]]) -> dict[str, object]:
         "results": reports,
     }
     if all("baseline" in one for one in reports):
-        speedups = sorted(one["speedup"] for one in reports)
-        document["speedup"] = speedups[len(speedups) // 2]
+        speedups = sorted(one["speedup"] for one in reports if not isnan(one["speedup"]))
+        document["speedup"] = speedups[len(speedups) // 2] if speedups else nan
         known = [one["identical"] for one in reports]
         document["identical"] = None if None in known else all(known)
     return document
@@ -272,7 +286,7 @@ def describe(one: dict[str, object]) -> str:
     lines = [
         str(one["text"]).rstrip(),
         f"--- {len(one['tokens'])} tokens in {one['target_forwards']} target forwards ({one['finish_reason']}), "
-        f"{one['tokens_per_second']:.1f} tokens/s",
+        + rate(one["tokens_per_second"]),
     ]
     if one["drafted"]:
         survival = " ".join(f"{share:.2f}" for share in one["survival"])
@@ -281,7 +295,8 @@ def describe(one: dict[str, object]) -> str:
             f"tokens accepted ({one['alpha']:.0%}); survival by depth {survival}"
         )
     if "baseline" in one:
-        lines.append(f"    plain decoding {one['baseline']['tokens_per_second']:.1f} tokens/s: {one['speedup']:.2f}x")
+        times = "" if isnan(one["speedup"]) else f": {one['speedup']:.2f}x"
+        lines.append(f"    plain decoding {rate(one['baseline']['tokens_per_second'])}{times}")
         if one["identical"] is None:
             lines.append(f"    {one['identical_note']}")
         elif one["identical"]:
@@ -294,10 +309,16 @@ def describe(one: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
+def rate(tokens_per_second: float) -> str:
+    """Decode speed in words; an answer of one token comes out of the prefill and has none."""
+    return "no decode step to time" if isnan(tokens_per_second) else f"{tokens_per_second:.1f} tokens/s"
+
+
 def describe_summary(document: dict[str, object]) -> str:
     """All prompts in one line."""
     line = (
         f"=== {document['prompts']} prompts, {document['tokens']} tokens in {document['target_forwards']} target "
         f"forwards; {document['acceptance_length']:.2f} tokens per verify step"
     )
-    return line + (f"; {document['speedup']:.2f}x plain (median)" if "speedup" in document else "")
+    timed = "speedup" in document and not isnan(document["speedup"])
+    return line + (f"; {document['speedup']:.2f}x plain (median)" if timed else "")

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ..models.fields import shown
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
 MAX_K = 1000
+# Every generator of random numbers in use takes these.
+SEED = click.IntRange(0, 2**32 - 1)
 
 
 class NumberList(click.ParamType):
@@ -32,11 +42,70 @@ class NumberList(click.ParamType):
 
 @contextmanager
 def wrong_values_exit_2() -> Iterator[None]:
-    """Turn the simulator's ValueError, which names value and allowed range, into a usage error."""
+    """Turn a ValueError, which names value and allowed range, and a file that fails into a usage error."""
     try:
         yield
     except (ValueError, OverflowError) as error:
         raise click.UsageError(str(error)) from error
+    except BrokenPipeError:  # `| head` has read enough: no wrong value
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise click.UsageError(f"{where}{error.strerror or error}") from error
+
+
+@contextmanager
+def writing_to(out: Path) -> Iterator[None]:
+    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use."""
+    from filelock import FileLock, Timeout
+
+    make_writable(out)
+    lock = FileLock(out / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
+    except (OSError, NotImplementedError) as error:
+        raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def make_writable(out: Path) -> None:
+    """Make the directory `--out`. UsageError where it cannot be made or written, before any work is done for it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(f"--out {shown(out)} cannot be written: {error.strerror}") from error
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise click.UsageError(f"--out {shown(out)} cannot be written: permission denied")
+
+
+@contextmanager
+def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
+    """A bar on stderr, which goes away when an error comes: the error is one line."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    progress = Progress(*columns, console=Console(stderr=True))
+    progress.start()
+    try:
+        yield progress
+    except BaseException:
+        # The display alone: stopping the whole bar prints an empty line into a log.
+        progress.live.transient = True
+        progress.live.stop()
+        raise
+    progress.stop()
+
+
+def given(*names: str) -> list[str]:
+    """Which of these options of the running command stand on its command line."""
+    context = click.get_current_context()
+    said = click.core.ParameterSource.COMMANDLINE
+    return [f"--{name.replace('_', '-')}" for name in names if context.get_parameter_source(name) == said]
 
 
 def print_json(document: object) -> None:

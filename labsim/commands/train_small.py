@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import NumberList, print_json, wrong_values_exit_2
+from .options import SEED, NumberList, make_writable, print_json, progress_bar, wrong_values_exit_2
 
 
 @click.command("train-small")
@@ -30,7 +30,7 @@ from .options import NumberList, print_json, wrong_values_exit_2
 @click.option("--epochs", type=click.IntRange(min=1), default=6, show_default=True)
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Stop by then, epochs done or not.")
 @click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     target_name: str,
@@ -54,11 +54,12 @@ def command(
     from ..models.smollm2 import TargetUnavailable
 
     settings = {"layers": layers or (0, 1), "epochs": epochs, "learning_rate": learning_rate, "seed": seed}
-    with wrong_values_exit_2():
-        try:
+    make_writable(out)
+    try:
+        with wrong_values_exit_2():
             report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from)
-        except TargetUnavailable as error:
-            raise click.ClickException(str(error)) from error
+    except TargetUnavailable as error:
+        raise click.ClickException(str(error)) from error
     if as_json:
         print_json(report)
         return
@@ -86,10 +87,11 @@ def run(
     from dataclasses import asdict, replace
 
     import torch
-    from rich.console import Console
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
+    from ..features.store import fingerprint
+    from ..models.config import read_json
+    from ..models.fields import Fields
     from ..models.files import write_atomically
     from ..models.load import locate
     from ..train.answer_store import answer_tokens, read_answers, read_settings
@@ -105,6 +107,11 @@ def run(
             raise ValueError(
                 f"{folder} holds answers of {made_with.target}, not of {target_name}: a draft learns its own"
             )
+        if made_with.weights not in (None, fingerprint(locate(target_name))):
+            raise ValueError(
+                f"{folder} holds answers of other weights of {target_name}: it was trained or fetched anew since; "
+                "make them again with `labsim data generate`"
+            )
         ours, theirs = split(read_answers(folder))
         training += ours
         held_out += theirs
@@ -113,16 +120,16 @@ def run(
     vocab_size = made_with.vocab_size
     recipe = SmallRecipe(draft_vocab_size=min(draft_vocab_size, vocab_size), **settings)
     if start_from:
-        draft, vocabulary = start_from_draft(locate(target_name), start_from)
-        before = json.loads((start_from / "recipe.json").read_text())
-        old = before["recipe"]
-        recipe = replace(recipe, layers=tuple(old["layers"]), draft_vocab_size=old["draft_vocab_size"])
+        draft, vocabulary = start_from_draft(locate(target_name), start_from, target_name)
+        before = read_json(start_from / "recipe.json")
+        old = Fields(before, str(start_from / "recipe.json")).inner("recipe")
+        recipe = replace(recipe, layers=old.wholes("layers"), draft_vocab_size=len(vocabulary))
     else:
         vocabulary = draft_vocabulary(training, recipe.draft_vocab_size, vocab_size)
         draft, before = start_from_target(locate(target_name), recipe, vocabulary), None
     start = time.monotonic()
     columns = (TextColumn("{task.fields[loss]}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task("", total=1.0, loss="loss")
         steps = train(
             draft,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..sim.errors import unknown_name
-from .options import print_json, wrong_values_exit_2
+from .options import SEED, print_json, wrong_values_exit_2
 
 TARGETS = ("nano",)
 
@@ -19,7 +19,7 @@ TARGETS = ("nano",)
     "--minutes", type=float, help="Budget in minutes of training (default 60); the schedule follows the clock."
 )
 @click.option("--tokens", type=int, help="Budget in tokens: the result depends on the seed only.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--resume/--fresh", default=True, help="Continue the run in OUT, or start over.  [default: resume]")
 @click.option("--workers", type=int, default=2, show_default=True, help="Single-core training threads.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

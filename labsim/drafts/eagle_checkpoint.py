@@ -17,20 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
 
 from ..models.config import ModelConfig, read_json
 from ..models.files import write_atomically
-from ..models.weights import read_weights
+from ..models.weights import check_tensor, named, read_weights, tensor_bytes, tensor_names
 from .eagle import EagleDraft
 from .eagle_config import EagleConfig
-from .eagle_dialects import KINDS, kind_of, read_config, write_config
+from .eagle_dialects import KINDS, about, kind_of, read_config, write_config
 from .heads import ParallelHeads
 from .mtp import MTPConfig, MTPDraft
 from .vocabulary import DraftVocabulary
 
-NAMED_IN_ERRORS = 6
 TrainedDraft = EagleDraft | MTPDraft | ParallelHeads
 
 
@@ -44,13 +41,11 @@ class LoadedDraft:
 
 
 def draft_kind(directory: Path) -> str:
-    """`small` or one of `KINDS`, from config.json and, where that leaves it open, the names of the tensors."""
-    raw = read_json(directory / "config.json")
-    names: set[str] = set()
-    for path in directory.glob("*.safetensors"):
-        with safe_open(path, "pt") as file:
-            names |= set(file.keys())
-    return kind_of(raw, names)
+    """`small` or one of `KINDS`, from config.json and, where that leaves it open, the names of the tensors.
+
+    ValueError naming the file that is missing, damaged or describes no draft.
+    """
+    return kind_of(read_json(directory / "config.json"), tensor_names(directory), f"{directory}/config.json")
 
 
 def load_draft(
@@ -78,26 +73,31 @@ def load_draft(
     device = embedding_VH.device if device is None else device
     dtype = embedding_VH.dtype if dtype is None else dtype
     raw = read_json(directory / "config.json")
+    file = f"{directory}/config.json"
     kind = draft_kind(directory)
     if kind not in KINDS:
         raise ValueError(f"{directory} holds a draft of the kind {kind!r}; this loader reads {', '.join(KINDS)}")
-    config = read_config(raw, kind, target, f"{directory}/config.json")
+    config = read_config(raw, kind, target, file)
     tensors = public_to_ours(read_weights(directory), config, str(directory))
     d2t, t2d = tensors.pop("d2t", None), tensors.pop("t2d", None)
     vocabulary = read_vocabulary(d2t, t2d, config.draft_vocab_size, config.vocab_size, str(directory))
     own_embedding = tensors.pop("embed_tokens.weight", None)
     if isinstance(config, EagleConfig | MTPConfig):
         if own_embedding is not None:
+            check_tensor(own_embedding, (config.vocab_size, config.hidden_size), "embed_tokens.weight", str(directory))
             embedding_VH = own_embedding
         make = MTPDraft if isinstance(config, MTPConfig) else EagleDraft
-        draft: TrainedDraft = make(config, embedding_VH, None if kind.startswith("eagle3") else head_VH)
+        try:
+            draft: TrainedDraft = make(config, embedding_VH, None if kind.startswith("eagle3") else head_VH)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
         draft.stores_embedding = own_embedding is not None
     else:
         draft = ParallelHeads(config)
     check_tensors(tensors, draft.state_dict(), str(directory))
     draft.load_state_dict(tensors)
     draft.to(device=device, dtype=dtype).eval()
-    return LoadedDraft(draft, vocabulary, raw.get("labsim", {}).get("target"))
+    return LoadedDraft(draft, vocabulary, about(raw, file).text("target", None))
 
 
 def save_draft(
@@ -130,7 +130,7 @@ def save_draft(
     directory.mkdir(parents=True, exist_ok=True)
     document = write_config(config, target_name, str(dtype).removeprefix("torch."))
     # The weights first: a directory with a config but no weights would look like a damaged draft.
-    write_atomically(directory / "model.safetensors", save(tensors, metadata={"format": "pt"}))
+    write_atomically(directory / "model.safetensors", tensor_bytes(tensors, {"format": "pt"}))
     write_atomically(directory / "config.json", (json.dumps(document, indent=2) + "\n").encode())
 
 
@@ -142,8 +142,8 @@ def read_vocabulary(
         if size != vocab_size:
             raise ValueError(f"{name} drafts {size} of {vocab_size} tokens and lacks d2t, which says which ones")
         return DraftVocabulary.whole(vocab_size)
-    if len(d2t) != size:
-        raise ValueError(f"{name}: d2t names {len(d2t)} tokens, and config.json says draft_vocab_size {size}")
+    if d2t.shape != (size,):
+        raise ValueError(f"{name}: d2t names {d2t.numel()} tokens, and config.json says draft_vocab_size {size}")
     return DraftVocabulary.from_public(d2t, vocab_size, t2d, name=name)
 
 
@@ -170,15 +170,7 @@ def ours_to_public(name: str, config: object) -> str:
 
 def check_tensors(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], name: str) -> None:
     """ValueError unless the checkpoint holds exactly the tensors that the draft has."""
-    for what, names in (("lacks", wanted.keys() - found.keys()), ("holds unknown", found.keys() - wanted.keys())):
-        if names:
-            listed = sorted(names)[:NAMED_IN_ERRORS]
-            more = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
-            raise ValueError(f"{name} {what} tensors: {', '.join(listed)}{more}")
+    named(f"{name} lacks", wanted.keys() - found.keys())
+    named(f"{name} holds unknown", found.keys() - wanted.keys())
     for key, tensor in found.items():
-        if tensor.shape != wanted[key].shape:
-            raise ValueError(
-                f"{name}: {key} is {tuple(tensor.shape)}, and config.json makes it {tuple(wanted[key].shape)}"
-            )
-        if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"{name}: {key} holds values that are not numbers; it was never trained or filled in")
+        check_tensor(tensor, tuple(wanted[key].shape), key, name)

@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..models.config import ModelConfig
+from ..models.config import LARGEST_SIZE, LONGEST_CONTEXT, ModelConfig, check_rope, read_heads
+from ..models.fields import Fields, short
 from .eagle_config import EagleConfig, default_feature_layers
 from .heads import HeadsConfig
 from .mtp import MTPConfig
 from .rotary import rope_settings
+from .shape import MAX_NODES
 
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
@@ -36,16 +38,17 @@ FIXED_SWITCHES = {
 }
 
 
-def kind_of(raw: dict[str, Any], tensor_names: Collection[str] = ()) -> str:
+def kind_of(raw: dict[str, Any], tensor_names: Collection[str] = (), name: str = "config.json") -> str:
     """What a config.json describes: `eagle1`, `eagle3` (3.1 too), `mtp`, `heads` or `small`.
 
     A public EAGLE-1 config is that of a Llama; its joining layer, `fc.weight`, gives it away. ValueError for a draft of
     a kind not computed here.
     """
-    if kind := raw.get("labsim", {}).get("kind"):
+    if kind := about(raw, name).text("kind", None):
         return kind
-    names = " ".join(raw.get("architectures") or ())
-    speculators = raw.get("speculators_model_type")
+    fields = Fields(raw, name)
+    names = " ".join(fields.texts("architectures"))
+    speculators = fields.text("speculators_model_type", None)
     if speculators == "eagle3" or "eagle3" in names.lower():
         return "eagle3"
     if speculators is not None:
@@ -53,27 +56,38 @@ def kind_of(raw: dict[str, Any], tensor_names: Collection[str] = ()) -> str:
     return "eagle1" if {"fc.weight", "model.fc.weight"} & set(tensor_names) else "small"
 
 
+def about(raw: dict[str, Any], name: str) -> Fields:
+    """`labsim`'s own word on kind and target; empty in a public config.json."""
+    return Fields(raw, name).inner("labsim")
+
+
 def read_config(raw: dict[str, Any], kind: str, target: ModelConfig, name: str) -> DraftConfig:
     """The draft's config, for this target. ValueError, naming the file, where they do not fit."""
     if kind == "heads":
-        return read_heads(raw, target, name)
-    sizes = raw.get("transformer_layer_config") or raw
-    check_layer(sizes, name)
-    heads = sizes["num_attention_heads"]
+        return read_parallel_heads(raw, target, name)
+    top = Fields(raw, name)
+    sizes = top.inner("transformer_layer_config")
+    if not sizes.raw:
+        sizes = top
+    check_layer(sizes)
+    check_rope(sizes)
+    heads, kv_heads, head_dim = read_heads(sizes)
+    vocab_size = sizes.whole("vocab_size", 1, LARGEST_SIZE)
+    hidden_size = sizes.whole("hidden_size", 1, LARGEST_SIZE)
     common: dict[str, Any] = {
-        "vocab_size": sizes["vocab_size"],
-        "draft_vocab_size": raw.get("draft_vocab_size") or sizes["vocab_size"],
-        "hidden_size": sizes["hidden_size"],
-        "target_hidden_size": raw.get("target_hidden_size") or sizes["hidden_size"],
-        "intermediate_size": sizes["intermediate_size"],
+        "vocab_size": vocab_size,
+        "draft_vocab_size": top.whole("draft_vocab_size", 1, vocab_size, None) or vocab_size,
+        "hidden_size": hidden_size,
+        "target_hidden_size": top.whole("target_hidden_size", 1, LARGEST_SIZE, None) or hidden_size,
+        "intermediate_size": sizes.whole("intermediate_size", 1, LARGEST_SIZE),
         "num_heads": heads,
-        "num_kv_heads": sizes.get("num_key_value_heads") or heads,
-        "head_dim": sizes.get("head_dim") or sizes["hidden_size"] // heads,
-        "max_positions": sizes.get("max_position_embeddings", 2048),
-        "rms_norm_eps": sizes.get("rms_norm_eps", 1e-6),
-        "rope": rope_settings(sizes),
-        "attention_bias": bool(sizes.get("attention_bias", False)),
-        "initializer_range": sizes.get("initializer_range", 0.02),
+        "num_kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "max_positions": sizes.whole("max_position_embeddings", 1, LONGEST_CONTEXT, 2048),
+        "rms_norm_eps": sizes.number("rms_norm_eps", 0, 1, 1e-6),
+        "rope": rope_settings(sizes.raw),
+        "attention_bias": sizes.flag("attention_bias", False),
+        "initializer_range": sizes.number("initializer_range", 0, 10, 0.02),
     }
     if common["vocab_size"] != target.vocab_size:
         raise ValueError(f"{name}: a draft for {common['vocab_size']} tokens, and the target has {target.vocab_size}")
@@ -82,7 +96,7 @@ def read_config(raw: dict[str, Any], kind: str, target: ModelConfig, name: str) 
             f"{name}: a draft for states of width {common['target_hidden_size']}, and the target's are "
             f"{target.hidden_size} wide"
         )
-    last = tuple(raw.get("labsim", {}).get("feature_layers") or (target.num_layers,))
+    last = own_layers(raw, target.num_layers, name) or (target.num_layers,)
     try:
         if kind == "mtp":
             return MTPConfig(**common, feature_layers=last)
@@ -91,38 +105,47 @@ def read_config(raw: dict[str, Any], kind: str, target: ModelConfig, name: str) 
                 **common,
                 generation=1,
                 final_norm=False,
-                fc_bias=bool(raw.get("bias", True)),
+                fc_bias=top.flag("bias", True),
                 feature_layers=last,
             )
         return EagleConfig(
             **common, feature_layers=feature_layers(raw, target.num_layers, name), **eagle3_flags(raw, name)
         )
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise error if str(error).startswith(name) else ValueError(f"{name}: {error}") from error
 
 
-def check_layer(sizes: dict[str, Any], name: str) -> None:
+def check_layer(sizes: Fields) -> None:
     """ValueError unless one Llama layer is described."""
-    needed = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
-    if missing := [key for key in needed if key not in sizes]:
-        raise ValueError(f"{name} lacks {', '.join(missing)}")
-    if sizes.get("num_hidden_layers", 1) != 1:
-        raise ValueError(f"{name} has {sizes['num_hidden_layers']} draft layers; drafts of one layer are computed here")
-    if sizes.get("hidden_act", "silu") != "silu":
-        raise ValueError(f"{name} uses the activation {sizes['hidden_act']!r}; silu (SwiGLU) is computed here")
-    if sizes.get("mlp_bias"):
-        raise ValueError(f"{name} has biases in the MLP, which are not computed here")
+    sizes.require("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
+    layers = sizes.whole("num_hidden_layers", 0, LARGEST_SIZE, 1)
+    if layers != 1:
+        raise ValueError(f"{sizes.file} has {layers} draft layers; drafts of one layer are computed here")
+    if (activation := sizes.text("hidden_act", "silu")) != "silu":
+        raise ValueError(f"{sizes.file} uses the activation {activation!r}; silu (SwiGLU) is computed here")
+    if sizes.flag("mlp_bias", False):
+        raise ValueError(f"{sizes.file} has biases in the MLP, which are not computed here")
 
 
 def eagle3_flags(raw: dict[str, Any], name: str) -> dict[str, bool]:
     """The norms' switches, which stand at the top or inside `eagle_config`; all off unless said."""
-    inner = raw.get("eagle_config") or {}
+    top = Fields(raw, name)
+    inner = top.inner("eagle_config")
     for key, right in FIXED_SWITCHES.items():
-        if key in inner and inner[key] != right:
-            raise ValueError(f"{key} is {inner[key]!r}; {right!r} is what is computed here")
+        if key in inner.raw and inner.raw[key] != right:
+            raise ValueError(f"{key} is {short(inner.raw[key])}; {right!r} is what is computed here")
     flags = ("fc_norm", "norm_output", "norm_before_fc", "norm_before_residual")
-    found = {flag: bool(raw.get(flag, inner.get(flag, False))) for flag in flags}
-    return found | {"final_norm": bool(inner.get("use_last_layernorm", True))}
+    found = {flag: top.flag(flag, inner.flag(flag, False)) for flag in flags}
+    return found | {"final_norm": inner.flag("use_last_layernorm", True)}
+
+
+def own_layers(raw: dict[str, Any], num_layers: int, name: str) -> tuple[int, ...]:
+    """The feature layers that `labsim` itself wrote; empty in a public config.json."""
+    own = about(raw, name)
+    layers = own.wholes("feature_layers")
+    if any(layer > num_layers for layer in layers):
+        raise own.wrong("feature_layers", f"layers from 0 to {num_layers}, which the target has")
+    return layers
 
 
 def feature_layers(raw: dict[str, Any], num_layers: int, name: str) -> tuple[int, ...]:
@@ -130,10 +153,11 @@ def feature_layers(raw: dict[str, Any], num_layers: int, name: str) -> tuple[int
 
     ValueError when its two places disagree or a layer does not exist.
     """
-    if own := raw.get("labsim", {}).get("feature_layers"):
-        return tuple(own)
+    if own := own_layers(raw, num_layers, name):
+        return own
     found: list[tuple[int, ...]] = []
-    for ids, offset in ((raw.get(LAYER_IDS), 0), ((raw.get("eagle_config") or {}).get(LAYER_IDS), 1)):
+    top = Fields(raw, name)
+    for ids, offset in ((top.wholes(LAYER_IDS), 0), (top.inner("eagle_config").wholes(LAYER_IDS), 1)):
         if not ids:
             continue
         if num_layers >= 7:
@@ -156,20 +180,22 @@ def feature_layers(raw: dict[str, Any], num_layers: int, name: str) -> tuple[int
     return found[0]
 
 
-def read_heads(raw: dict[str, Any], target: ModelConfig, name: str) -> HeadsConfig:
+def read_parallel_heads(raw: dict[str, Any], target: ModelConfig, name: str) -> HeadsConfig:
     """Parallel heads, by Medusa's keys."""
-    if missing := [key for key in ("hidden_size", "vocab_size", "medusa_num_heads") if key not in raw]:
-        raise ValueError(f"{name} lacks {', '.join(missing)}")
-    if (raw["hidden_size"], raw["vocab_size"]) != (target.hidden_size, target.vocab_size):
+    fields = Fields(raw, name)
+    fields.require("hidden_size", "vocab_size", "medusa_num_heads")
+    hidden_size = fields.whole("hidden_size", 1, LARGEST_SIZE)
+    vocab_size = fields.whole("vocab_size", 1, LARGEST_SIZE)
+    if (hidden_size, vocab_size) != (target.hidden_size, target.vocab_size):
         raise ValueError(
-            f"{name}: heads for width {raw['hidden_size']} and {raw['vocab_size']} tokens; the target has "
+            f"{name}: heads for width {hidden_size} and {vocab_size} tokens; the target has "
             f"{target.hidden_size} and {target.vocab_size}"
         )
     return HeadsConfig.beside(
         target,
-        num_heads=raw["medusa_num_heads"],
-        num_blocks=raw.get("medusa_num_layers", 1),
-        draft_vocab_size=raw.get("draft_vocab_size") or raw["vocab_size"],
+        num_heads=fields.whole("medusa_num_heads", 1, MAX_NODES),
+        num_blocks=fields.whole("medusa_num_layers", 0, 64, 1),
+        draft_vocab_size=fields.whole("draft_vocab_size", 1, vocab_size, None) or vocab_size,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from ..models.load import Target
+from ..models.fields import shown
+from ..models.load import Target, directory_called
 from ..models.paths import data_directory
 from .ngram import NgramDrafter
 from .protocol import Drafter
@@ -21,16 +22,18 @@ def load_drafter(name: str, target: Target) -> Drafter | None:
         return None
     if name == "ngram":
         return NgramDrafter()
-    directory = shipped(name, target) if name in NAMED else Path(name).expanduser()
-    if not directory.is_dir():
+    directory = shipped(name, target) if name in NAMED else directory_called(name)
+    if directory is None:
         close = difflib.get_close_matches(name.lower(), NAMED, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"draft {name!r} is neither {', '.join(NAMED)} nor a directory{hint}")
+        raise ValueError(f"draft {shown(name)} is neither {', '.join(NAMED)} nor a directory{hint}")
     from .eagle_checkpoint import draft_kind
 
     kind = draft_kind(directory)
     if kind not in TRAINED:
-        raise ValueError(f"{directory} holds a draft of the kind {kind!r}; this version decodes {', '.join(TRAINED)}")
+        raise ValueError(
+            f"{directory} holds a draft of the kind {shown(kind)}; this version decodes {', '.join(TRAINED)}"
+        )
     return SmallModelDrafter.from_directory(directory, target) if kind == "small" else trained(directory, target)
 
 

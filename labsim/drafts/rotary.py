@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 
+from ..models.config import first_line
+from ..models.fields import short
+
 ADAPTIVE = ("dynamic", "longrope")  # their frequencies depend on the length of the text
 
 
@@ -37,14 +40,18 @@ def frequencies(rope: dict[str, Any], head_dim: int, max_positions: int) -> tupl
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    config = LlamaConfig(
-        hidden_size=head_dim,
-        num_attention_heads=1,
-        head_dim=head_dim,
-        max_position_embeddings=max_positions,
-        rope_parameters={**scaling, "rope_type": kind, "rope_theta": theta},
-    )
-    embedding = LlamaRotaryEmbedding(config)
+    try:
+        config = LlamaConfig(
+            hidden_size=head_dim,
+            num_attention_heads=1,
+            head_dim=head_dim,
+            max_position_embeddings=max_positions,
+            rope_parameters={**scaling, "rope_type": kind, "rope_theta": theta},
+        )
+        embedding = LlamaRotaryEmbedding(config)
+    # What a library raises on a foreign value has no common base: KeyError, TypeError, its own validation errors.
+    except Exception as error:
+        raise ValueError(f"rope_scaling {short(scaling)} cannot be used ({first_line(error)})") from error
     return embedding.inv_freq.double(), float(embedding.attention_scaling)
 
 

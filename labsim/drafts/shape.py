@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 MAX_NODES = 512
+MAX_CANDIDATES = 1 << 15  # that a dynamic tree ranks: more is slower than plain decoding, on any machine
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ class DynamicTree:
     def __post_init__(self) -> None:
         if self.depth < 1 or self.top_k < 1:
             raise ValueError(f"dynamic tree of depth {self.depth} and top_k {self.top_k}: both must be at least 1")
+        if (candidates := self.depth * self.top_k**2) > MAX_CANDIDATES:
+            raise ValueError(
+                f"dynamic tree of depth {self.depth} and top_k {self.top_k} ranks {candidates} candidates "
+                f"(depth * top_k * top_k); right is at most {MAX_CANDIDATES}"
+            )
         if not self.depth <= self.nodes <= MAX_NODES:
             raise ValueError(f"dynamic tree of {self.nodes} nodes; right is its depth ({self.depth}) to {MAX_NODES}")
 

@@ -17,14 +17,13 @@ from pathlib import Path
 import torch
 
 from ..models.cache import KVCache
-from ..models.config import read_json
 from ..models.llama import LanguageModel
 from ..models.load import Target
 from ..models.sampling import Sampling
-from ..models.weights import read_weights
 from .expand import expand
 from .protocol import Draft
 from .shape import DynamicTree, Shape
+from .small_checkpoint import read_small
 
 
 class SmallModelDrafter:
@@ -49,26 +48,18 @@ class SmallModelDrafter:
     def from_directory(cls, path: str | Path, target: Target) -> SmallModelDrafter:
         """Load a draft directory made for `target`. ValueError when it was made for another or does not fit."""
         directory = Path(path)
-        raw = read_json(directory / "config.json")
-        about = raw.get("labsim", {})
-        if about.get("target") not in (None, target.name):
-            raise ValueError(f"{directory} was trained for {about['target']!r}, and the target is {target.name!r}")
-        if raw.get("vocab_size") != target.model.config.vocab_size:
-            raise ValueError(
-                f"{directory} drafts for a vocabulary of {raw.get('vocab_size')}, and {target.name} has "
-                f"{target.model.config.vocab_size}"
-            )
-        borrowed = target.model.embedding_VE if about.get("embedding") == "target" else None
+        found = read_small(directory, target.model.config, target.name)
         model = LanguageModel.from_directory(
-            directory, device=target.model.device, dtype=target.model.dtype, embedding_VE=borrowed
+            directory,
+            device=target.model.device,
+            dtype=target.model.dtype,
+            weights=found.weights,
+            embedding_VE=target.model.embedding_VE if found.borrows_embedding else None,
+            head_rows=len(found.vocabulary),
         )
-        d2t = read_weights(directory).get("d2t")
-        ids = None if d2t is None else (torch.arange(len(d2t)) + d2t).to(target.model.device)
-        if ids is not None and not (ids.diff() > 0).all():
-            raise ValueError(
-                f"{directory}: d2t must hold offsets that never fall, so that each draft id names one token"
-            )
-        return cls(model, target.model.config.vocab_size, ids)
+        vocab_size = target.model.config.vocab_size
+        ids_N = found.vocabulary.ids_N.to(target.model.device) if len(found.vocabulary) < vocab_size else None
+        return cls(model, vocab_size, ids_N)
 
     def start(self, batch_size: int, capacity: int) -> None:
         self.cache = None

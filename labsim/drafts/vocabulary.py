@@ -60,14 +60,14 @@ class DraftVocabulary:
         cls, d2t_N: torch.Tensor, vocab_size: int, t2d_V: torch.Tensor | None = None, *, name: str = "the checkpoint"
     ) -> DraftVocabulary:
         """From a checkpoint's `d2t` and, where it has one, `t2d`. ValueError when they cannot be right."""
-        if d2t_N.ndim != 1 or d2t_N.is_floating_point():
+        if d2t_N.ndim != 1 or d2t_N.is_floating_point() or d2t_N.dtype == torch.bool:
             raise ValueError(f"{name}: d2t is {d2t_N.dtype} of shape {tuple(d2t_N.shape)}; right is int64 (N,)")
         d2t_N = d2t_N.long().cpu()
         size = len(d2t_N)
         ids_N = torch.arange(size) + d2t_N
         if size and (int(d2t_N[0]) < 0 or bool((d2t_N.diff() < 0).any())):
             raise ValueError(f"{name}: d2t must hold offsets (target id less draft id) that never fall")
-        if size and int(ids_N[-1]) >= vocab_size:
+        if size and not 0 <= int(ids_N[-1]) < vocab_size:
             raise ValueError(
                 f"{name}: d2t leads to the target id {int(ids_N[-1])} of {vocab_size}; it must hold offsets, not ids"
             )

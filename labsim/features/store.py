@@ -25,9 +25,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
 
+from ..models.config import read_json
 from ..models.files import digest, write_atomically
+from ..models.weights import tensor_bytes
 from .source import StateSource, TargetStates
 
 DOCUMENTS_PER_SHARD = 32
@@ -62,7 +63,7 @@ class FeatureStore:
         path = directory / "features.json"
         wanted = json.loads(json.dumps(asdict(settings)))
         if path.exists():
-            found = json.loads(path.read_text())
+            found = read_json(path)
             if differing := [
                 f"{key} {found.get(key)}, not {wanted[key]}" for key in wanted if found.get(key) != wanted[key]
             ]:
@@ -116,7 +117,7 @@ class FeatureStore:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"the target's {name} states do not fit {self.settings.dtype}; store them in bf16")
         records = [[name, len(part.last_TE)] for name, part in zip(names, states, strict=True)]
-        data = save(tensors, metadata={"documents": json.dumps(records)})
+        data = tensor_bytes(tensors, {"documents": json.dumps(records)})
         number = 1 + max(
             (int(p.name.split("-")[1]) for p in self.directory.glob("features-*-*.safetensors")), default=-1
         )

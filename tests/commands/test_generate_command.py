@@ -8,33 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from tests.tiny_llama import tiny_llama
-
-TEMPLATE = (
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
+from tests.tiny_llama import byte_llama
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory as Hugging Face writes them: a random Llama over bytes, with a tokenizer and a chat template."""
-    directory = tmp_path_factory.mktemp("bytes")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
-    fast.chat_template = TEMPLATE
-    fast.save_pretrained(directory)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 160}
-    ends = {"eos_token_id": fast.eos_token_id}
-    tiny_llama(directory, seed=2, vocab_size=len(fast), sharpness=20, dtype=torch.float32, **sizes, **ends)
-    return directory
+    return byte_llama(tmp_path_factory.mktemp("bytes"))
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -122,7 +102,7 @@ def test_in_words_the_answer_comes_first(target: Path) -> None:
         (["--prompt", "x", "--max-new-tokens", "0"], "max_new_tokens is 0"),
         (["--prompt", "x", "--draft", "ngrm"], "did you mean 'ngram'?"),
         (["--prompt", "x" * 200], "the context of"),
-        (["--prompt", ""], "prompt 0 is empty"),
+        (["--prompt", ""], "--prompt: the prompt is empty"),
     ],
 )
 def test_wrong_values_are_named_in_one_line(target: Path, arguments: list[str], message: str) -> None:
@@ -154,10 +134,10 @@ def test_an_unknown_target_is_named(name: str, message: str) -> None:
         ("prompts.jsonl", b"", "prompts.jsonl: no prompts; expected one JSON object per line"),
         ("prompts.jsonl", b"{", "prompts.jsonl:1: not JSON"),
         ("prompts.jsonl", b'\n{"id": "a", "domain": "chat", "messages": []}', "prompts.jsonl:2: messages is []"),
-        ("prompts.jsonl", b'{"prompt": "x"}', "prompts.jsonl:1: key 'prompt' is unknown; known: domain, id, messages"),
-        ("prompts.jsonl", b"\xff", "prompts.jsonl is not UTF-8 text"),
+        ("prompts.jsonl", b'{"prompts": "x"}', "prompts.jsonl:1: key 'prompts' is unknown; did you mean 'prompt'?"),
+        ("prompts.jsonl", b"\xff", "prompts.jsonl:1: not UTF-8 text"),
         ("prompts.txt", b"\n \n", "prompts.txt: no prompts; expected one per line"),
-        ("prompts.txt", b"\xff", "prompts.txt is not UTF-8 text"),
+        ("prompts.txt", b"\xff", "prompts.txt:1: not UTF-8 text"),
     ],
 )
 def test_a_broken_prompt_file_is_named_with_its_line(tmp_path: Path, name: str, text: bytes, message: str) -> None:

@@ -77,14 +77,19 @@ class Reference:
         return found
 
 
+def over_some(reduced: Path, ids: list[int]) -> SmallModelDrafter:
+    """The drafter of the reduced directory, in float64."""
+    weights = {name: tensor for name, tensor in load_file(reduced / "model.safetensors").items() if name != "d2t"}
+    model = LanguageModel.from_directory(reduced, dtype=torch.float64, weights=weights, head_rows=len(ids))
+    return SmallModelDrafter(model, VOCAB, torch.tensor(ids, dtype=torch.long))
+
+
 @pytest.fixture(params=["whole", "reduced"])
 def pair(checkpoint, request: pytest.FixtureRequest) -> tuple[SmallModelDrafter, Reference]:
     model, whole, reduced, ids = checkpoint
     if request.param == "whole":
         return SmallModelDrafter(LanguageModel.from_directory(whole, dtype=torch.float64), VOCAB), Reference(model)
-    drafter = SmallModelDrafter(
-        LanguageModel.from_directory(reduced, dtype=torch.float64), VOCAB, torch.tensor(ids, dtype=torch.long)
-    )
+    drafter = over_some(reduced, ids)
     return drafter, Reference(model, ids)
 
 
@@ -147,9 +152,7 @@ def test_a_sampled_chain_is_drawn_from_the_models_own_distribution(pair) -> None
 
 def test_a_token_outside_the_reduced_vocabulary_is_never_drafted(checkpoint) -> None:
     _, _, reduced, ids = checkpoint
-    drafter = SmallModelDrafter(
-        LanguageModel.from_directory(reduced, dtype=torch.float64), VOCAB, torch.tensor(ids, dtype=torch.long)
-    )
+    drafter = over_some(reduced, ids)
     rng = random.Random(0)
     for shape in SHAPES:
         drafter.start(1, 40)

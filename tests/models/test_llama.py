@@ -182,8 +182,8 @@ def test_keep_refuses_a_path_that_skips_a_generation(llama_pair: Pair) -> None:
     [
         ({"model_type": "gpt2"}, "architecture 'gpt2'"),
         ({"hidden_act": "gelu"}, "activation 'gelu'"),
-        ({"num_hidden_layers": 4}, "lacks the tensor model.layers.3.input_layernorm.weight"),
-        ({"intermediate_size": 64}, "layer 0: the gate_up weights are"),
+        ({"num_hidden_layers": 4}, "lacks tensors: model.layers.3.input_layernorm.weight"),
+        ({"intermediate_size": 64}, r"mlp.gate_proj.weight is \(80, 48\), and config.json makes it \(64, 48\)"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_named(

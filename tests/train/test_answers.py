@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,12 +15,22 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from labsim.commands.data import command
+from labsim.features.store import fingerprint
 from labsim.models.llama import LanguageModel
-from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore, read_answers, shards
-from labsim.train.answers import Question, fill_store, generate_answers, pools
+from labsim.train.answer_store import (
+    Answer,
+    AnswerSettings,
+    AnswerStore,
+    read_answers,
+    read_settings,
+    shard_bytes,
+    shards,
+)
+from labsim.train.answers import Batch, Question, Row, fill_store, generate_answers, generator_of, pools
 
 VOCAB = 97
 STOP = 5
@@ -264,6 +275,64 @@ def test_another_prompt_under_a_known_id_is_refused(directory: Path, tmp_path: P
     assert "another prompt of the id chat-0002" in result.stderr
     result = CliRunner().invoke(command, [*arguments, "--samples", "3"])
     assert result.exit_code == 2 and "--temperature 0 gives the same answer 3 times" in result.stderr
+
+
+def test_answers_of_other_weights_are_refused_and_old_directories_stay_readable(
+    directory: Path, tmp_path: Path
+) -> None:
+    out, prompts = tmp_path / "answers", write_prompts(tmp_path / "a.jsonl", 2)
+    target = Path(shutil.copytree(directory, tmp_path / "target"))
+    arguments = ["generate", "--target", str(target), "--prompts", str(prompts), "--out", str(out)]
+    generate(target, prompts, out)
+    settings = json.loads((out / "settings.json").read_text())
+    assert settings["weights"] == fingerprint(target)
+    tensors = load_file(target / "model.safetensors")
+    tensors["model.norm.weight"] += 1
+    save_file(tensors, target / "model.safetensors")
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2 and "holds answers of other weights of" in result.stderr
+    del settings["weights"]
+    (out / "settings.json").write_text(json.dumps(settings))
+    assert read_settings(out).weights is None
+    assert generate(target, prompts, out)["new_answers"] == 0
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"\xff", b'{"target": 1}', b'{"target": "nano", "more": 1}', b'{"a":' * 5000]
+)
+def test_broken_settings_are_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "settings.json").write_bytes(data)
+    with pytest.raises(ValueError, match=r"settings\.json"):
+        read_settings(tmp_path)
+
+
+def test_a_shard_is_the_same_bytes_every_time(tmp_path: Path) -> None:
+    """The library orders metadata by chance: each call of its own may come out otherwise."""
+    answers = some_answers(5, 3)
+    assert len({shard_bytes(answers, VOCAB) for _ in range(20)}) == 1
+    path = AnswerStore(tmp_path, AnswerSettings("nano", VOCAB, 20, 0.0, 0, 3)).add(answers)
+    assert read_answers(tmp_path) == answers
+    assert set(load_file(path)) == {"tokens", "prompt_lengths", "answer_lengths", "stopped", "top_ids", "top_logprobs"}
+
+
+def test_a_draw_follows_the_distribution_and_not_the_rounding(directory: Path) -> None:
+    """Frequencies of many draws, and how often noise as large as a kernel's rounding changes one."""
+    batch = Batch(LanguageModel.from_directory(directory, device="cpu"), frozenset(), 1, 16, 8, 0.7, 0, 0)
+    generator = torch.Generator().manual_seed(0)
+    logits_V = 3 * torch.randn(VOCAB, generator=generator)
+    draws = 4000
+    rows = [
+        Row(Question(f"p{i}", 0, "chat", (1,)), 8, generator_of(0, Question(f"p{i}", 0, "chat", (1,))))
+        for i in range(draws)
+    ]
+    found = torch.tensor(batch.choose(rows, logits_V.expand(draws, -1)))
+    right_V = (logits_V.double() / 0.7).softmax(-1)
+    counts_V = torch.bincount(found, minlength=VOCAB).double()
+    chi_square = float(((counts_V - draws * right_V) ** 2 / (draws * right_V)).sum())
+    assert chi_square < VOCAB + 5 * (2 * VOCAB) ** 0.5
+    again = [Row(row.question, 8, generator_of(0, row.question)) for row in rows]
+    noisy = logits_V + 1e-6 * torch.randn(draws, VOCAB, generator=generator)
+    assert (torch.tensor(batch.choose(again, noisy)) != found).sum() <= 1
 
 
 def test_a_killed_run_goes_on_where_it_was(directory: Path, tmp_path: Path) -> None:

@@ -130,6 +130,9 @@ def test_answers_that_do_not_fit_the_target_are_refused(nano: Target, tmp_path: 
     other = store(tmp_path / "other", nano, target="smollm2")
     with pytest.raises(ValueError, match="answers of smollm2, not of nano"):
         read_data([other], nano, 64)
+    older = store(tmp_path / "older", nano, weights="0" * 32)
+    with pytest.raises(ValueError, match="answers of other weights of nano"):
+        read_data([older], nano, 64)
     smaller = store(tmp_path / "smaller", nano, vocab_size=2000)
     with pytest.raises(ValueError, match="2000 tokens; nano has 4096"):
         read_data([smaller], nano, 64)

@@ -55,8 +55,8 @@ def find(name: str, target_name: str) -> list[Path]:
 def read_data(
     folders: Sequence[Path], target: Target, seq: int, *, domains: Sequence[str] = (), any_template: bool = False
 ) -> Data:
-    """Documents of all directories. ValueError for answers of another target, vocabulary or chat template."""
-    ending = generation_prompt(target)
+    """Documents of all directories. ValueError for answers of another target or chat template."""
+    ending, weights = generation_prompt(target), fingerprint(target.directory)
     training: list[Document] = []
     held_out: list[Document] = []
     sources = []
@@ -70,6 +70,11 @@ def read_data(
             raise ValueError(
                 f"{folder} holds answers over {made_with.vocab_size} tokens; {target.name} has "
                 f"{target.model.config.vocab_size}: it is another version of the target"
+            )
+        if made_with.weights not in (None, weights):
+            raise ValueError(
+                f"{folder} holds answers of other weights of {target.name}, which was trained or fetched anew since: "
+                "generate them again"
             )
         answers = read_answers(folder)
         if domains:
