@@ -101,7 +101,7 @@ def test_a_killed_run_resumes_to_the_same_bits(whole: Path, tmp_path: Path) -> N
 def test_training_learns(whole: Path) -> None:
     curve = [float(row[4]) for row in losses(whole)[1:]]
     assert abs(curve[0] - math.log(TINY.vocab_size)) < 0.2
-    assert curve[-1] < curve[0] - 0.3
+    assert curve[-1] < curve[0] - 0.1
 
 
 def test_workers_compute_the_gradient_of_the_whole_batch() -> None:
