@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from labsim.lab.explorer import Explorer
-from labsim.lab.explorers import alpha, concurrency, lossless, rollout, trees
+from labsim.lab.explorers import alpha, concurrency, lossless, rollout, trees, ttt
+from labsim.lab.ttt_grid import read_grid
+from labsim.models.paths import data_directory
 from labsim.sim.cost import break_even, cost_model
 from labsim.sim.memory import requests_that_fit
 
@@ -17,6 +19,7 @@ EXPLORERS = {
     "traffic_mix": rollout.traffic_mix,
     "chain_or_tree": trees.chain_or_tree,
     "three_words": lossless.three_words,
+    "depth_by_depth": lambda: ttt.depth_by_depth(read_grid(data_directory() / "ttt" / "nano")),
 }
 
 
