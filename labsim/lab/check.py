@@ -178,7 +178,8 @@ class Check:
 
     def _same_mistake(self, got: Outcome, mistaken: Outcome) -> bool:
         if mistaken.error is not None:
-            return got.error is not None
+            # A name that is not there is a slip of the pen, not an idea.
+            return got.error is not None and not isinstance(got.error, NameError | ImportError)
         return not self._differ(got, mistaken)
 
     def _right(

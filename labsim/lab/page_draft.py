@@ -6,6 +6,8 @@ once per text and shared by the trainings, whichever layers they read.
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -143,7 +145,7 @@ def train_on_page(
     """Train, keep the checkpoint with the longest held-out acceptance, and read it back from disk."""
     draft, vocabulary = build(recipe, target, data.training)
     source = shared.reading(draft.config.feature_layers)
-    out, reports, began = Path(tempfile.mkdtemp(prefix="labsim-draft-")), [], time.monotonic()
+    out, reports, began = scratch("draft"), [], time.monotonic()
     identity = identity_of(recipe, target, data.training)
     train(
         draft, vocabulary, target, source, data.training, data.choosing, recipe, out, identity=identity,
@@ -159,6 +161,13 @@ def train_on_page(
     return found
 
 
+def scratch(name: str) -> Path:
+    """A directory that lives as long as the kernel."""
+    directory = Path(tempfile.mkdtemp(prefix=f"labsim-{name}-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
 def steps_of(data: PageData, seq: int, epochs: float, seed: int) -> int:
     """Optimiser steps of so many passes, a row of `seq` tokens each."""
     return max(1, round(epochs * len(pack(data.training, seq, seed, 0))))
@@ -171,7 +180,7 @@ def train_small_on_page(
     answers = as_answers(data.training)
     vocabulary = draft_vocabulary(answers, recipe.draft_vocab_size, target.model.config.vocab_size)
     draft = start_from_target(target.directory, recipe, vocabulary)
-    out, began = Path(tempfile.mkdtemp(prefix="labsim-small-")), time.monotonic()
+    out, began = scratch("small"), time.monotonic()
     # Apart from the draft, whose directory holds its own tensors only.
     steps = train_small_draft(draft, vocabulary, answers, recipe, out / "training", checkpoint_seconds=1e9)
     save_draft(out, draft, vocabulary, target.name, target.model.config.vocab_size)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from labsim.cli import main
 from tests.tiny_llama import byte_llama
 
 
@@ -18,9 +21,19 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "labsim", "generate", *arguments], capture_output=True, text=True, timeout=200
-    )
+    """In this process: importing torch anew takes longer than most of these runs."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err, pytest.raises(SystemExit) as end:
+        main(["generate", *arguments])
+    return subprocess.CompletedProcess(arguments, int(end.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def test_as_a_process_of_its_own(target: Path) -> None:
+    command = [sys.executable, "-m", "labsim", "generate", "--target", str(target), "--prompt", "abc", "--json"]
+    result = subprocess.run([*command, "--max-new-tokens", "4"], capture_output=True, text=True, timeout=200)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(json.loads(result.stdout)["tokens"]) == 4
+    result = subprocess.run([*command, "--k", "many"], capture_output=True, text=True, timeout=200)
+    assert (result.returncode, result.stdout) == (2, "")
 
 
 def document(*arguments: str) -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from decimal import Decimal
@@ -119,6 +120,19 @@ def test_a_misconception_that_fails_on_some_inputs_is_named_for_those_who_guard_
     )
     assert check.judge(lambda v: sum(v) / sum(1 for x in v if x)).misconception == "zeros left out"
     assert check.judge(lambda v: sum(v) / (sum(1 for x in v if x) or 1)).misconception == "zeros left out"
+
+
+def test_a_name_that_is_not_there_is_no_misconception():
+    def overflows(x):
+        return math.exp(x)
+
+    check = Check(
+        reference=lambda x: min(x, 1.0),
+        cases=[(1000.0,), (2000.0,)],
+        misconceptions=[Misconception("exponentials overflow", "Subtract the largest first.", wrong=overflows)],
+    )
+    assert check.judge(lambda x: math.exp(x)).status is Status.MISCONCEPTION
+    assert check.judge(lambda x: maths.exp(x)).status is Status.ERROR  # noqa: F821
 
 
 def test_a_misconception_that_never_differs_is_never_named():

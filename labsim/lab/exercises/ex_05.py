@@ -37,7 +37,7 @@ EXERCISES = (
         difficulty="warm-up",
         prompt=(
             "`layers` names states of a target with `num_layers` layers the way this course, EAGLE and Hugging Face's "
-            "`hidden_states[i]` do: `i` is the state after `i` layers. Return the ids of the layers whose *outputs* "
+            "`hidden_states[i]` do: `i` is the state after `i` layers. Return the ids of the layers whose outputs "
             "these are (for forward hooks; layers count from 0), in the same order. `hidden_states[0]` is the "
             "embedding, and `hidden_states[num_layers]` has gone through the final norm: no layer puts these out, so "
             "raise ValueError for them (and for anything outside)."
@@ -61,7 +61,7 @@ EXERCISES = (
                 ),
                 Misconception(
                     "one too high",
-                    "The state after i layers is the *input* of layer i, so the output of the one before it.",
+                    "The state after i layers is the input of layer i, so the output of the one before it.",
                     wrong=hooked(1),
                 ),
                 Misconception(
@@ -87,7 +87,7 @@ EXERCISES = (
         difficulty="medium",
         prompt=(
             "A conversation has tokens 0 to `length - 1`; the answer begins at token `answer_start` (at least 1). In "
-            "serving, a draft joins the newest *known* state with the token that has just been decided, and guesses "
+            "serving, a draft joins the newest known state with the token that has just been decided, and guesses "
             "the next one; its first job is after the prompt, when the target has chosen the answer's first token. "
             "Return all training rows of depth 1 as `(state, token, guessed)`, three positions each, in order."
         ),
@@ -226,7 +226,7 @@ EXERCISES = (
         difficulty="easy",
         prompt=(
             "A checkpoint stores its draft vocabulary as `d2t` (one number per draft id) and `t2d` (one bool per "
-            "target id). `d2t[i]` is an *offset*: how far target id and draft id are apart. `t2d` says which target "
+            "target id). `d2t[i]` is an offset: how far target id and draft id are apart. `t2d` says which target "
             "ids have a draft id, both in ascending order. Return the pair: target ids of the draft ids in `drafted`, "
             "and draft ids of the target ids in `said`, -1 for a token that the draft cannot say."
         ),
@@ -259,7 +259,7 @@ EXERCISES = (
                 ),
                 Misconception(
                     "counted from one",
-                    "Count the sayable tokens *below*: the first one has draft id 0.",
+                    "Count the sayable tokens below: the first one has draft id 0.",
                     wrong=translated(right_there, lambda v, d2t, t2d: sum(map(bool, t2d[: v + 1])) if t2d[v] else -1),
                 ),
                 Misconception(

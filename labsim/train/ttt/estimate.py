@@ -35,7 +35,8 @@ class Estimate:
     Attributes:
         steps: verify steps; `accepted` drafted tokens were accepted in them.
         survival: share of the steps that accepted at least 1, 2, ... k drafted tokens.
-        marginal: share of right guesses at each depth, over all places, broken chains included.
+        marginal: share of right guesses at each depth, over all places, broken chains included; survival counts only
+            the places where serving starts a chain, so the two differ at depth 1 already.
     """
 
     documents: int
@@ -68,7 +69,8 @@ def estimate(
     """Acceptance of greedy chains on greedy documents, in full precision. ValueError for a sampled document."""
     if sampled := next((document for document in documents if not document.greedy), None):
         raise ValueError(f"answer {sampled.key} was sampled; the walk is exact on greedy answers only")
-    recipe = replace(recipe, bf16=False)
+    # However a draft was trained, its own branch is what a cache serves.
+    recipe = replace(recipe, bf16=False, mtp_branch="own")
     steps = accepted = 0
     reached, right, asked = [0] * k, [0] * k, [0] * k
     device = draft_device(draft)
