@@ -11,7 +11,7 @@ from labsim.lab.runner import run
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-DEADLINE_S = 120
+DEADLINE_S = 240
 MEMORY_CAP_BYTES = 4 * 10**9
 
 
