@@ -86,8 +86,8 @@ class Workers:
             try:
                 if looked_at.memory_info().rss > self.memory:
                     return True
-            except psutil.NoSuchProcess:
-                pass
+            except psutil.NoSuchProcess:  # it ended between two looks, as poll() will say
+                continue
             time.sleep(LOOK_SECONDS)
         return False
 

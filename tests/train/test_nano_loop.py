@@ -14,8 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from labsim.train.curve import Curve
 from labsim.train.nano import checkpoint
-from labsim.train.nano.loop import Counters, Curve, tokenizer_for, train
+from labsim.train.nano.loop import Counters, tokenizer_for, train
 from labsim.train.nano.model import build_model, build_optimizers, next_token_loss
 from labsim.train.nano.packing import evaluation_rows, shard
 from labsim.train.nano.recipe import Budget, Phase, Recipe

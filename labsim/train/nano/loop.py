@@ -22,6 +22,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
+from ..curve import Curve
 from . import checkpoint
 from .corpus import DOMAINS
 from .guidance import Guidance
@@ -174,20 +175,3 @@ def train(
             report(StepReport(counters, progress, loss, held_out))
     checkpoint.save(path, model, optimizers, asdict(counters))
     return model.eval(), tokenizer, counters
-
-
-class Curve:
-    """A CSV that a resumed run continues: lines after the checkpoint's step are dropped, then lines are appended."""
-
-    def __init__(self, path: Path, header: str, step: int) -> None:
-        lines = path.read_text().splitlines()[1:] if path.exists() else []
-        kept = [line for line in lines if line.count(",") == header.count(",") and int(line.split(",")[0]) <= step]
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text("\n".join([header, *kept]) + "\n")
-        os.replace(temporary, path)
-        self.path = path
-
-    def add(self, *values: object) -> None:
-        """Append one line."""
-        with self.path.open("a") as file:
-            file.write(",".join(map(str, values)) + "\n")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -19,8 +19,9 @@ import torch
 from ...drafts.eagle_checkpoint import TrainedDraft, save_draft
 from ...drafts.vocabulary import DraftVocabulary
 from ...features.source import StateSource
-from ...models.files import write_atomically
+from ...features.store import name_of
 from ...models.load import Target
+from ..curve import Curve
 from .checkpoint import NAME, Counters, load_checkpoint, save_checkpoint
 from .data import Document, PackedRow, endless_rows
 from .estimate import Estimate, estimate
@@ -106,14 +107,10 @@ def train(
     if path.exists():
         counters = load_checkpoint(path, draft, optimizers, identity)
     depths = range(1, recipe.ttt + 1)
-    curve = Curve(
-        out / CURVE, ["step", "tokens", "loss", "learning_rate_scale", *(f"accuracy_{d}" for d in depths)], counters
-    )
-    looks = Curve(
-        out / LOOKS,
-        ["step", "tokens", "acceptance_length", *(f"survival_{d}" for d in range(1, recipe.k + 1))],
-        counters,
-    )
+    accuracies = ",".join(f"accuracy_{depth}" for depth in depths)
+    survivals = ",".join(f"survival_{depth}" for depth in range(1, recipe.k + 1))
+    curve = Curve(out / CURVE, f"step,tokens,loss,learning_rate_scale,{accuracies}", counters.step)
+    looks = Curve(out / LOOKS, f"step,tokens,acceptance_length,{survivals}", counters.step)
     stream = endless_rows(documents, recipe.seq, recipe.seed, counters.rows)
     before, resumed_at = counters.seconds, time.monotonic()
     saved_at = resumed_at
@@ -160,7 +157,7 @@ def train(
             if look.acceptance_length > counters.best:
                 counters.best, counters.best_step, counters.misses = look.acceptance_length, counters.step, 0
                 save_draft(out, draft, vocabulary, target.name)
-        told(Report(counters, loss, shares, look))
+        told(Report(replace(counters), loss, shares, look))
         due = time.monotonic() - saved_at > checkpoint_seconds
         if counters.step % checkpoint_every == 0 if checkpoint_every else due:
             save_checkpoint(path, draft, optimizers, counters, identity)
@@ -169,25 +166,7 @@ def train(
     return counters
 
 
-class Curve:
-    """A CSV that a resumed training continues: lines behind the checkpoint's step are dropped, then lines appended."""
-
-    def __init__(self, path: Path, columns: Sequence[str], counters: Counters) -> None:
-        lines = path.read_text().splitlines()[1:] if path.exists() else []
-        whole = [line for line in lines if line.count(",") == len(columns) - 1]
-        kept = [line for line in whole if int(line.split(",")[0]) <= counters.step]
-        write_atomically(path, ("\n".join([",".join(columns), *kept]) + "\n").encode())
-        self.path = path
-
-    def add(self, *values: object) -> None:
-        """Append one line."""
-        with self.path.open("a") as file:
-            file.write(",".join(map(str, values)) + "\n")
-
-
 def identity_of(recipe: TTTRecipe, target: Target, documents: Sequence[Document]) -> dict[str, object]:
     """What a checkpoint is bound to: recipe, target and the documents in their order."""
-    from ...features.store import name_of
-
     flat = [token for document in documents for token in document.tokens]
     return {"recipe": asdict(recipe), "target": target.name, "documents": name_of(flat)}

@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from pathlib import Path
 
 import torch
@@ -107,13 +107,8 @@ def spread(documents: Sequence[Document], count: int) -> list[Document]:
     by_domain: dict[str, list[Document]] = {}
     for document in sorted(documents, key=lambda document: document.key):
         by_domain.setdefault(document.domain, []).append(document)
-    turns = [entry for turn in zip_longest_lists(list(by_domain.values())) for entry in turn]
-    return turns[:count]
-
-
-def zip_longest_lists(lists: Sequence[Sequence[Document]]) -> list[list[Document]]:
-    """First entries, second entries, ... of lists of different length."""
-    return [[row[i] for row in lists if i < len(row)] for i in range(max(map(len, lists), default=0))]
+    turns = zip_longest(*by_domain.values())
+    return [document for turn in turns for document in turn if document is not None][:count]
 
 
 def run(
