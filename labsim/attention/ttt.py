@@ -8,7 +8,7 @@ with the keys of step 0, and what this same branch has drafted since, one key pe
 The history is one causal flash-attention call; the branch is k dot products per query, no communication and no score
 matrix; the two merge by their log-sum-exps. So memory grows with L, not with L * k * L.
 
-Backward runs with the merged output and log-sum-exp: the history through the kernel's own backward, the branch by hand,
+Backward runs with the merged output and log-sum-exp: the history through its own backward, the branch by hand,
 
     w_b = exp(l_b - lse)      dv_b = w_b dout      dl_b = w_b (dout . (v_b - out))      dq += scale dl_b k_b
 
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import torch
 
-from . import kernels
+from .history import History, Local
 from .kernels import Kernel, lse_dtype
 from .lse import merge
 
@@ -49,11 +49,8 @@ def ttt_attention(
     """
     scale = q_BHLD.shape[-1] ** -0.5 if scale is None else scale
     flat = [tensor for pair in branch for tensor in pair]
-    length = q_BHLD.shape[2]
-    lengths = tuple(documents) or (length,)
-    if sum(lengths) != length or min(lengths) < 0:
-        raise ValueError(f"documents of {list(lengths)} positions do not make up a row of {length}")
-    return TTTAttention.apply(scale, kernel, lengths, q_BHLD, k_BKLD, v_BKLD, *flat)
+    history = Local(kernel, tuple(documents))
+    return TTTAttention.apply(scale, history, q_BHLD, k_BKLD, v_BKLD, *flat)
 
 
 class TTTAttention(torch.autograd.Function):
@@ -63,18 +60,13 @@ class TTTAttention(torch.autograd.Function):
     def forward(
         ctx: torch.autograd.function.FunctionCtx,
         scale: float,
-        kernel: Kernel,
-        documents: tuple[int, ...],
+        history: History,
         q: torch.Tensor,
         k: torch.Tensor,
         v: torch.Tensor,
         *branch: torch.Tensor,
     ) -> torch.Tensor:
-        parts = [
-            kernels.forward(*document, causal=True, scale=scale, kernel=kernel)
-            for document in zip(*(x.split(documents, dim=2) for x in (q, k, v)), strict=True)
-        ]
-        out, lse = (torch.cat(part, dim=2) if len(part) > 1 else part[0] for part in zip(*parts, strict=True))
+        out, lse = history.forward(q, k, v, scale)
         if branch:
             logits_BKGLN = branch_logits(q, branch[0::2], scale)
             branch_lse = logits_BKGLN.logsumexp(-1)
@@ -83,20 +75,16 @@ class TTTAttention(torch.autograd.Function):
             merged, lse = merge(out, lse, own.flatten(1, 2), branch_lse.flatten(1, 2))
             out = merged.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse, *branch)
-        ctx.scale, ctx.kernel, ctx.documents = scale, kernel, documents
+        ctx.scale, ctx.history = scale, history
         return out
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, dout: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         q, k, v, out, lse, *branch = ctx.saved_tensors
         scale, heads = ctx.scale, (k.shape[1], -1)
-        parts = [
-            kernels.backward(*document, causal=True, scale=scale, kernel=ctx.kernel)
-            for document in zip(*(x.split(ctx.documents, dim=2) for x in (dout, q, k, v, out, lse)), strict=True)
-        ]
-        dq, dk, dv = (torch.cat(part, dim=2) if len(part) > 1 else part[0] for part in zip(*parts, strict=True))
+        dq, dk, dv = ctx.history.backward(dout, q, k, v, out, lse, scale)
         if not branch:
-            return None, None, None, dq, dk, dv
+            return None, None, dq, dk, dv
         wide = lse_dtype(q)
         weights = (branch_logits(q, branch[0::2], scale) - lse.unflatten(1, heads)[..., None]).exp()
         dout_g, out_g, q_g = (x.to(wide).unflatten(1, heads) for x in (dout, out, q))
@@ -107,7 +95,7 @@ class TTTAttention(torch.autograd.Function):
             dl = w * (dout_g * (v_n.to(wide)[:, :, None] - out_g)).sum(-1, keepdim=True) * scale
             dq_g += dl * k_n.to(wide)[:, :, None]
             grads += [(dl * q_g).sum(2).to(k_n.dtype), (w * dout_g).sum(2).to(v_n.dtype)]
-        return None, None, None, (dq + dq_g.flatten(1, 2)).to(q.dtype), dk, dv, *grads
+        return None, None, (dq + dq_g.flatten(1, 2)).to(q.dtype), dk, dv, *grads
 
 
 def branch_logits(q: torch.Tensor, keys: Sequence[torch.Tensor], scale: float) -> torch.Tensor:

@@ -93,6 +93,7 @@ def command(
             raise click.UsageError("give either --prompt TEXT or --prompts FILE")
         shape = read_shape(k, tree, dynamic_tree)
         refuse_ignored(draft, with_baseline)
+        refuse_filters_of_greedy(temperature, top_k, top_p)
         prompts = one_prompt(prompt) if prompts_file is None else read_prompts(prompts_file, named=False)
         talk = next((one for one in prompts if one.text is None), None)
         if raw and talk is not None:
@@ -144,6 +145,16 @@ def refuse_ignored(draft: str, with_baseline: bool) -> None:
         raise click.UsageError(f"--k is the length of a chain, and {ignored[0]} is given: give one of them")
     if given("repeats") and not with_baseline:
         raise click.UsageError("--repeats belongs to --compare: give both or neither")
+
+
+def refuse_filters_of_greedy(temperature: float, top_k: int, top_p: float) -> None:
+    """UsageError for sampling filters beside greedy decoding, which takes the likeliest token whatever they say."""
+    for option, value, on in (("--top-k", top_k, top_k > 0), ("--top-p", top_p, 0 < top_p < 1)):
+        if temperature == 0 and on:
+            raise click.UsageError(
+                f"{option} is {value}, and --temperature 0 is greedy, which it cannot change: "
+                "give a temperature above 0, such as --temperature 0.8"
+            )
 
 
 def one_prompt(text: str) -> list[Prompt]:

@@ -186,8 +186,8 @@ class Batch:
     def choose(self, rows: Sequence[Row], logits_CV: torch.Tensor) -> list[int]:
         if self.temperature == 0:
             return logits_CV.argmax(dim=-1).tolist()
-        noise_CV = torch.stack([gumbel(row.generator, logits_CV.shape[1]) for row in rows]).to(logits_CV.device)
-        return (logits_CV.double() / self.temperature + noise_CV).argmax(dim=-1).tolist()
+        shares_C = torch.cat([torch.rand(1, dtype=torch.float64, generator=row.generator) for row in rows])
+        return draw(logits_CV.double() / self.temperature, shares_C.to(logits_CV.device)).tolist()
 
     def drop_empty(self) -> None:
         alive = [index for index, row in enumerate(self.rows) if row]
@@ -219,9 +219,11 @@ def generator_of(seed: int, question: Question) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
 
 
-def gumbel(generator: torch.Generator, count: int) -> torch.Tensor:
-    """Standard Gumbel noise in double precision: -log of exponential draws."""
-    return -torch.empty(count, dtype=torch.float64).exponential_(generator=generator).log()
+def draw(logits_CV: torch.Tensor, shares_C: torch.Tensor) -> torch.Tensor:
+    """Tokens (C,) where the cumulated probabilities pass `shares_C`, uniform in [0, 1): one chance number per row."""
+    cumulated_CV = logits_CV.softmax(dim=-1).cumsum(dim=-1)
+    passed_C1 = (shares_C * cumulated_CV[:, -1])[:, None]
+    return torch.searchsorted(cumulated_CV, passed_C1, right=True)[:, 0]
 
 
 def fill_store(

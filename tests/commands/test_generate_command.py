@@ -112,6 +112,8 @@ def test_in_words_the_answer_comes_first(target: Path) -> None:
         (["--prompt", "x", "--dynamic-tree", "4,2"], "--dynamic-tree takes depth,top-k,nodes"),
         (["--prompt", "x", "--temperature", "-1"], "temperature is -1"),
         (["--prompt", "x", "--top-p", "0"], "top_p is 0"),
+        (["--prompt", "x", "--top-p", "0.9"], "--temperature 0 is greedy"),
+        (["--prompt", "x", "--top-k", "50"], "--temperature 0 is greedy"),
         (["--prompt", "x", "--max-new-tokens", "0"], "max_new_tokens is 0"),
         (["--prompt", "x", "--draft", "ngrm"], "did you mean 'ngram'?"),
         (["--prompt", "x" * 200], "the context of"),

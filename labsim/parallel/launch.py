@@ -1,0 +1,308 @@
+"""Starting ranks: a few processes on this machine from a function call, or one rank of a job that torchrun started.
+
+    run(work, ring=2, ulysses=2)     four processes here, `work(mesh, ...)` in each; the results come back in order
+    with joined(2, 2) as mesh: ...   this process is one of torchrun's, on one machine or on many
+
+Local ranks meet at a store that the caller's process keeps, on the loopback interface only. They end with the caller,
+however it ends, and none outlives `run`: a rank that dies, hangs or brings another shape ends the others within the
+limit, with an error that names it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils._pytree import tree_map_only
+
+from .board import SILENT_SECONDS, Board, note_leaving
+from .group import Alone, Group, RankError
+from .mesh import Mesh, check_degrees, ranks_of
+from .process import Processes
+
+Result = TypeVar("Result")
+LOCAL_TIMEOUT_SECONDS = 15.0
+REMOTE_TIMEOUT_SECONDS = 600.0
+PR_SET_PDEATHSIG = 1
+PREFIX = "labsim"
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """How one rank ended."""
+
+    rank: int
+    error: BaseException
+    trace: str
+
+
+class RanksFailed(RuntimeError):
+    """Some ranks ended with an error. `failures` holds each one's; the message leads with the first cause."""
+
+    def __init__(self, failures: list[RankFailure]) -> None:
+        self.failures = failures
+        cause = next((one for one in failures if not isinstance(one.error, RankError)), failures[0])
+        lines = [f"rank {one.rank}: {type(one.error).__name__}: {one.error}" for one in failures]
+        super().__init__("\n".join([*lines, "", cause.trace.rstrip()]))
+
+
+def run(
+    work: Callable[..., Result],
+    *arguments: Any,
+    ring: int = 1,
+    ulysses: int = 1,
+    timeout_seconds: float = LOCAL_TIMEOUT_SECONDS,
+    threads: int = 1,
+) -> list[Result]:
+    """`work(mesh, *arguments)` in ring x ulysses new processes on this machine (gloo); results in order of rank.
+
+    Args:
+        work: a function that can be imported (of a package or a script, not of a notebook's cell). What it returns must
+            be plain Python, numpy or tensors.
+        timeout_seconds: how long a living rank may take to reach an operation that the others are in.
+        threads: torch's, in each rank.
+
+    Raises:
+        RanksFailed: with every rank's error.
+    """
+    world = ring * ulysses
+    check_degrees(world, ring, ulysses)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        store = dist.TCPStore(
+            "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=os.dup(listener.fileno())
+        )
+        context = multiprocessing.get_context("spawn")
+        ends: dict[int, Connection] = {}
+        ranks: dict[int, Any] = {}
+        try:
+            for rank in range(world):
+                ours, theirs = context.Pipe(duplex=False)
+                place = Place(rank, ring, ulysses, port, timeout_seconds, threads, os.getpid())
+                process = context.Process(target=one_rank, args=(place, theirs, work, packed(arguments)), daemon=True)
+                process.start()
+                theirs.close()
+                ends[rank], ranks[rank] = ours, process
+            return collect(ends, ranks, dist.PrefixStore(PREFIX, store), timeout_seconds)
+        finally:
+            for process in ranks.values():
+                process.kill()
+            for process in ranks.values():
+                process.join()
+            del store
+
+
+def collect(ends: dict[int, Connection], ranks: dict[int, Any], store: dist.Store, timeout_seconds: float) -> list[Any]:
+    """Wait for every rank's result or error; after a first failure only as long as the others need to notice."""
+    results: dict[int, Any] = {}
+    failures: dict[int, RankFailure] = {}
+    last_call = None
+    while len(results) + len(failures) < len(ranks):
+        waiting = {ends[rank]: rank for rank in ranks if rank not in results and rank not in failures}
+        limit = None if last_call is None else max(0.0, last_call - time.monotonic())
+        ready = wait(list(waiting), limit)
+        for end in ready:
+            rank = waiting[end]
+            try:
+                good, value = end.recv()
+            except EOFError:
+                ranks[rank].join()
+                code = ranks[rank].exitcode
+                how = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with {code}"
+                good, value = False, RankFailure(rank, RuntimeError(f"the process was {how}"), "")
+                note_leaving(store, rank, {"ranks": [rank], "why": f"rank {rank} was {how}"})
+            if good:
+                results[rank] = unpacked(value)
+            else:
+                failures[rank] = value
+        blamed = {rank for one in failures.values() if isinstance(one.error, RankError) for rank in one.error.ranks}
+        left = ranks.keys() - results.keys() - failures.keys()
+        if failures and left:
+            grace = 1.0 if left <= blamed else timeout_seconds + SILENT_SECONDS
+            last_call = min(last_call or math.inf, time.monotonic() + grace)
+        if not ready and last_call is not None:
+            for rank in waiting.values():
+                late = RuntimeError("did not end after the others failed; it was killed")
+                failures[rank] = RankFailure(rank, late, "")
+    if failures:
+        raise RanksFailed([failures[rank] for rank in sorted(failures)])
+    return [results[rank] for rank in sorted(results)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a local rank is told about itself."""
+
+    rank: int
+    ring: int
+    ulysses: int
+    port: int
+    timeout_seconds: float
+    threads: int
+    parent: int
+
+
+def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Body of a local rank's process."""
+    end_with_parent(place.parent)
+    torch.set_num_threads(place.threads)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())
+    try:
+        store = dist.TCPStore("127.0.0.1", place.port, is_master=False, wait_for_workers=False)
+        world = place.ring * place.ulysses
+        with meet("gloo", "cpu", place.rank, world, place.ring, place.ulysses, place.timeout_seconds, store) as mesh:
+            value = work(mesh, *unpacked(arguments))
+        end.send((True, packed(value)))
+    except BaseException as error:
+        end.send((False, RankFailure(place.rank, portable(error), traceback.format_exc())))
+    finally:
+        end.close()
+
+
+@contextmanager
+def joined(ring: int, ulysses: int, *, timeout_seconds: float = REMOTE_TIMEOUT_SECONDS) -> Iterator[Mesh]:
+    """The mesh of a job that torchrun started; of one rank when nobody did.
+
+    NCCL on GPUs, one per local rank, else gloo.
+
+    Raises:
+        ValueError: degrees that do not multiply to the number of ranks.
+    """
+    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    check_degrees(world, ring, ulysses)
+    if world == 1:
+        yield Mesh.alone()
+        return
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend = "nccl" if device == "cuda" else "gloo"
+    with meet(backend, device, rank, world, ring, ulysses, timeout_seconds, None) as mesh:
+        yield mesh
+
+
+@contextmanager
+def meet(
+    backend: str,
+    device: str,
+    rank: int,
+    world: int,
+    ring: int,
+    ulysses: int,
+    timeout_seconds: float,
+    store: dist.Store | None,
+) -> Iterator[Mesh]:
+    """Process groups and board, and their end. Without a store, torchrun's environment says where to meet."""
+    limit = timedelta(seconds=timeout_seconds)
+    if world == 1:
+        yield Mesh.alone()
+        return
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
+    try:
+        base = store if store is not None else dist.distributed_c10d._get_default_store()
+        with Board(dist.PrefixStore(PREFIX, base), rank, world, timeout_seconds) as board:
+            yield mesh_of(device, rank, ring, ulysses, board)
+    finally:
+        dist.destroy_process_group()
+
+
+def mesh_of(device: str, rank: int, ring: int, ulysses: int, board: Board) -> Mesh:
+    """The three groups of this rank."""
+    mesh = init_device_mesh(device, (ring, ulysses), mesh_dim_names=("ring", "ulysses"))
+    rings, columns = ranks_of(ring, ulysses)
+    number = next(board.meshes)
+
+    def group(kind: str, members: list[list[int]], handle: dist.ProcessGroup) -> Group:
+        index, ranks = next((i, ranks) for i, ranks in enumerate(members) if rank in ranks)
+        return Processes(handle, f"{kind}{index} of mesh {number}", ranks, board) if len(ranks) > 1 else Alone()
+
+    return Mesh(
+        group("ring", rings, mesh.get_group("ring")),
+        group("ulysses", columns, mesh.get_group("ulysses")),
+        group("world", [list(range(ring * ulysses))], dist.group.WORLD),
+    )
+
+
+def reshaped(mesh: Mesh, ring: int, ulysses: int) -> Mesh:
+    """Other degrees over the same processes; all of them call it, and none is between two operations.
+
+    Raises:
+        ValueError: degrees that do not multiply to the number of ranks.
+    """
+    check_degrees(mesh.size, ring, ulysses)
+    if not isinstance(mesh.world, Processes):
+        return mesh
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    return mesh_of(device, mesh.world.rank, ring, ulysses, mesh.world.board)
+
+
+def end_with_parent(parent: int) -> None:
+    """Ask Linux to kill this process when the one that started it is gone."""
+    if sys.platform != "linux":
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A tensor on its way between processes, by value: torch would lend shared memory that ends with the lender."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    raw: bytes
+
+
+def packed(value: Any) -> Any:
+    """Plain containers with their tensors by value."""
+
+    def by_value(tensor: torch.Tensor) -> Numbers:
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        return Numbers(tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes())
+
+    return tree_map_only(torch.Tensor, by_value, value)
+
+
+def unpacked(value: Any) -> Any:
+    """The inverse of `packed`."""
+
+    def tensor(numbers: Numbers) -> torch.Tensor:
+        flat = torch.empty(len(numbers.raw), dtype=torch.uint8)
+        flat.numpy()[:] = memoryview(numbers.raw)
+        return flat.view(numbers.dtype).reshape(numbers.shape)
+
+    return tree_map_only(Numbers, tensor, value)
+
+
+def loopback() -> str:
+    """Name of the loopback interface."""
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in names if name in ("lo", "lo0")), names[0])
+
+
+def portable(error: BaseException) -> BaseException:
+    """The error itself where it can travel between processes, else its text."""
+    try:
+        multiprocessing.reduction.ForkingPickler.dumps(error)
+    except Exception:  # whatever an exception's own pickling raises
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
