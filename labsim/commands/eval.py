@@ -19,6 +19,15 @@ from .options import NumberList, print_json, progress_bar, wrong_values_exit_2
 @click.option("--prompts-per-seed", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--max-new-tokens", type=click.IntRange(min=2), default=128, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option(
+    "--template", default="own", show_default=True, help="Chat template: own, none, headers, llama3, ... or a file."
+)
+@click.option("--bos/--no-bos", default=True, help="Leave out the token that opens every text.")
+@click.option("--system", help="Put this system message first; `unseen` takes one that no training had.")
+@click.option(
+    "--noise", type=click.FloatRange(min=0), default=0.0, help="On what the draft feeds itself, in its own size."
+)
+@click.option("--noise-on", type=click.Choice(["state", "embedding"]), default="state", show_default=True)
 @click.option("--device", help="cpu or cuda; the GPU if there is one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
@@ -31,6 +40,11 @@ def command(
     prompts_per_seed: int,
     max_new_tokens: int,
     temperature: float,
+    template: str,
+    bos: bool,
+    system: str | None,
+    noise: float,
+    noise_on: str,
     device: str | None,
     as_json: bool,
 ) -> None:
@@ -39,6 +53,7 @@ def command(
     \b
     labsim eval --target nano --draft small --data chat,code --k 4
     labsim eval --target smollm2 --draft build/eagle3.1 --data chat --k 4 --seeds 3 --json
+    labsim eval --target nano --draft eagle3.1 --data chat --template none --no-bos --noise 0.5
     """
     from dataclasses import asdict
 
@@ -49,6 +64,8 @@ def command(
     from ..models.sampling import Sampling
     from ..models.smollm2 import TargetUnavailable
     from ..train.evaluate import evaluate
+    from ..train.probes.disturbed import Disturbance
+    from ..train.probes.rendering import Rendering, template_called
 
     names = [name.strip() for name in data.split(",") if name.strip()]
     contexts: tuple[int | None, ...] = context or (None,)
@@ -62,6 +79,8 @@ def command(
         drafter = load_drafter(draft, target)
         if drafter is None:
             raise ValueError("--draft none drafts nothing; there is no acceptance to measure")
+        rendering = Rendering(template=template_called(template, target), bos=bos, system=system_message(system))
+        disturbance = Disturbance(**{f"{noise_on}_noise": noise}) if noise else None
         with progress_bar(*columns) as progress:
             bar = progress.add_task("", total=len(names) * len(contexts) * seeds * prompts_per_seed)
             rows = evaluate(
@@ -74,6 +93,8 @@ def command(
                 prompts_per_seed=prompts_per_seed,
                 max_new_tokens=max_new_tokens,
                 sampling=sampling,
+                rendering=rendering,
+                disturbance=disturbance,
                 done=lambda: progress.advance(bar),
             )
     if as_json:
@@ -86,6 +107,16 @@ def command(
             f"{row.tpot_mean_ms:.1f} ms per token (P95 {row.tpot_p95_ms:.1f}), {row.prompts} prompts"
         )
         click.echo("  depth        " + "".join(f"{depth:>8}" for depth in range(1, k + 1)))
-        for name in ("survival", "conditional", "hidden_norm", "sink_mass", "self_mass"):
+        for name in ("survival", "conditional", "hidden_norm", "sink_mass", "recent_mass", "self_mass", "entropy"):
             if values := getattr(row, name):
                 click.echo(f"  {name:<13}" + "".join(f"{value:8.2f}" for value in values))
+
+
+def system_message(name: str | None) -> str | None:
+    """The text itself; the first of the course's unseen system messages for `unseen`."""
+    from ..models.paths import data_directory
+    from ..train.prompts import read_system_prompts
+
+    if name != "unseen":
+        return name
+    return read_system_prompts(data_directory() / "prompts" / "system_prompts.json").unseen[0]

@@ -84,12 +84,12 @@ def make_writable(out: Path) -> None:
 
 
 @contextmanager
-def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
+def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Progress]:
     """A bar on stderr, which goes away when an error comes: the error is one line."""
     from rich.console import Console
     from rich.progress import Progress
 
-    progress = Progress(*columns, console=Console(stderr=True))
+    progress = Progress(*columns, console=Console(stderr=True), disable=hidden)
     progress.start()
     try:
         yield progress

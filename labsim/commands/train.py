@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -50,6 +52,12 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--mtp-branch", type=click.Choice(["own", "step"]), default="own", show_default=True)
 @click.option("--oov", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
 @click.option("--checkpointing", is_flag=True, help="Recompute activations in backward: less memory, more time.")
+@click.option(
+    "--logit-chunk",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Logits of so many places at a time, made again in backward: far less memory on long rows; 0: all at once.",
+)
 @click.option("--bf16/--fp32", default=True, show_default=True, help="Precision of the matrix products.")
 @click.option(
     "--k", type=click.IntRange(min=1), default=4, show_default=True, help="Chain that chooses the checkpoint."
@@ -58,6 +66,16 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--patience", type=click.IntRange(min=0), default=0, show_default=True, help="0 never stops early.")
 @click.option("--any-template", is_flag=True, help="Take answers to prompts in another chat template too.")
 @click.option("--device", help="cpu or cuda; the GPU if there is one.")
+@click.option("--ring", type=click.IntRange(min=1), default=1, show_default=True, help="Ring ranks; under torchrun.")
+@click.option("--ulysses", type=click.IntRange(min=1), default=1, show_default=True, help="Ulysses ranks of each.")
+@click.option("--layout", type=click.Choice(["zigzag", "contiguous"]), default="zigzag", show_default=True)
+@click.option(
+    "--rank-timeout",
+    type=click.FloatRange(min=1),
+    default=600,
+    show_default=True,
+    help="Seconds that a living rank may be late.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     target_name: str,
@@ -71,6 +89,10 @@ def command(
     any_template: bool,
     device: str | None,
     as_json: bool,
+    ring: int,
+    ulysses: int,
+    layout: str,
+    rank_timeout: float,
     **settings: object,
 ) -> None:
     """Train a draft for --target. Stop it at any time, even with kill -9: the same command goes on where it was.
@@ -78,15 +100,26 @@ def command(
     \b
     labsim train --target nano --draft eagle3.1 --ttt 5 --data shipped --steps 300 --out build/nano-eagle3.1
     labsim generate --target nano --draft build/nano-eagle3.1 --prompt "Tell me a story." --k 5 --compare
+
+    \b
+    Each row shared by four ranks, of this machine or of several:
+    torchrun --nproc-per-node 4 -m labsim.train --ring 2 --ulysses 2 --target nano --draft eagle3.1 ...
     """
     from ..models.smollm2 import TargetUnavailable
 
+    first = os.environ.get("RANK", "0") == "0"
     try:
-        with writing_to(out), wrong_values_exit_2():
-            places = {"features": features, "begin": begin, "any_template": any_template, "device": device}
-            report = run(target_name, draft, data, domains, out, fresh, places, settings)
+        with writing_to(out) if first else nullcontext(), wrong_values_exit_2():
+            from ..parallel.launch import joined
+
+            with joined(ring, ulysses, timeout_seconds=rank_timeout) as mesh:
+                places = {"features": features, "begin": begin, "any_template": any_template, "device": device}
+                places |= {"mesh": mesh, "layout": layout}
+                report = run(target_name, draft, data, domains, out, fresh, places, settings)
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
+    if not first:
+        return
     if as_json:
         print_json(report)
         return
@@ -118,12 +151,14 @@ def run(
     chosen = tuple(part.strip() for part in domains.split(",")) if domains else ()
     if unknown := [domain for domain in chosen if domain not in DOMAINS]:
         raise ValueError(f"unknown domain {unknown[0]!r} in --domains (known: {', '.join(DOMAINS)})")
-    if fresh:
+    mesh = places["mesh"]
+    if fresh and mesh.world.rank == 0:
         for name in (NAME, "loss.csv", "held_out.csv"):
             (out / name).unlink(missing_ok=True)
+    mesh.world.meet("old state is gone")
     recipe = TTTRecipe(draft=draft, **settings)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with progress_bar(*columns) as progress:
+    with progress_bar(*columns, hidden=mesh.world.rank > 0) as progress:
         states = progress.add_task("target states", total=1, visible=places["features"] is not None)
         training = progress.add_task("training", total=recipe.steps)
         length = ""

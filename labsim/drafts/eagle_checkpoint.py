@@ -151,15 +151,21 @@ def public_to_ours(tensors: dict[str, torch.Tensor], config: object, name: str) 
     """Tensors under this package's names, whichever layout they come in."""
     ours: dict[str, torch.Tensor] = {}
     for public, tensor in tensors.items():
-        if public.endswith("rotary_emb.inv_freq"):  # derived from the config, and computed from it
+        key = our_name(public, eagle=isinstance(config, EagleConfig))
+        if key is None:
             continue
-        key = public.removeprefix("model.")
-        if isinstance(config, EagleConfig) and key.startswith("layers.0."):
-            key = "midlayer." + key.removeprefix("layers.0.")
         if key in ours:
             raise ValueError(f"{name} holds {key} twice, under two layouts' names")
         ours[key] = tensor
     return ours
+
+
+def our_name(public: str, *, eagle: bool) -> str | None:
+    """This package's name of a public tensor; None for one that is derived from the config and not read."""
+    if public.endswith("rotary_emb.inv_freq"):
+        return None
+    key = public.removeprefix("model.")
+    return "midlayer." + key.removeprefix("layers.0.") if eagle and key.startswith("layers.0.") else key
 
 
 def ours_to_public(name: str, config: object) -> str:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import nn
@@ -44,8 +44,31 @@ from .eagle_config import BlockConfig
 from .rotary import frequencies, rotate
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-# (q, k, v of step 0, branch keys and values) -> output, as `labsim.attention.ttt.ttt_attention`.
+# (q, k, v of step 0, branch keys and values) -> output, as `labsim.attention.ttt.ttt_attention`. One that takes place
+# elsewhere (`labsim.attention.usp.USP`) has a method `enter`, which brings this step's q, k, v there first.
 BranchAttention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Sequence[Pair]], torch.Tensor]
+
+
+class StepView(Protocol):
+    """What the steps of training-time test read where a process holds only some positions of the text."""
+
+    positions_L: torch.Tensor
+
+    def tokens(self, step: int) -> torch.Tensor:
+        """(B, L): the token that step `step` reads at each position held, the one `step + 1` further on."""
+
+
+@dataclass(frozen=True)
+class WholeText:
+    """The view of a process that holds positions `first`..`first + L - 1`, all of them."""
+
+    tokens_BT: torch.Tensor
+    positions_L: torch.Tensor
+
+    def tokens(self, step: int) -> torch.Tensor:
+        length = len(self.positions_L)
+        padded = torch.nn.functional.pad(self.tokens_BT, (0, max(0, length + step + 1 - self.tokens_BT.shape[1])))
+        return padded[:, 1 + step : 1 + step + length]
 
 
 @dataclass(frozen=True)
@@ -159,10 +182,12 @@ class RecurrentDraft(nn.Module):
         state_BLH: torch.Tensor,
         positions_BL: torch.Tensor,
         attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+        enter: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Sequence[torch.Tensor]] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """One depth: (what the head reads, the next state, this depth's keys, its values).
 
-        `attend` is given q (B, A, L, D), k and v (B, K, L, D), turned to their positions.
+        `attend` is given q (B, A, L, D), k and v (B, K, L, D), turned to their positions, and what `enter` made of
+        them where attention takes place elsewhere; the keys and values returned are those that `attend` was given.
         """
         c, layer = self.config, self.layer
         embeds_BLH = nn.functional.embedding(tokens_BL, self.embedding_VH).to(state_BLH.dtype)
@@ -179,6 +204,8 @@ class RecurrentDraft(nn.Module):
         cos, sin = (turn.mul(self.rope_scale).to(x.dtype) for turn in (angles.cos(), angles.sin()))
         # Under autocast the projections are narrower than the angles; the kernel wants one type.
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
+        if enter is not None:
+            q, k, v = enter(q, k, v)
         out_BLO = attend(q, k, v).transpose(1, 2).flatten(2)
         residual_BLH = residual_BLH + self.project("o", attention.o_proj, out_BLO)
         inner = layer.post_attention_layernorm(residual_BLH)
@@ -217,6 +244,7 @@ class RecurrentDraft(nn.Module):
         attention: BranchAttention | None = None,
         first_position: int = 0,
         checkpointing: bool = False,
+        view: StepView | None = None,
     ) -> Iterator[TTTStep]:
         """Training-time test: yields step 0, 1, ... so that a caller may drop each before the next.
 
@@ -231,6 +259,8 @@ class RecurrentDraft(nn.Module):
             kernel, attention: the attention kernel, or another implementation of the same function.
             first_position: rotary position of entry 0; only differences of positions matter.
             checkpointing: recompute each layer in backward instead of keeping its activations.
+            view: what each step reads, for a process that holds some of the positions; it stands in for `tokens_BT`
+                and `first_position`, and `features_BLF` are those positions' own.
 
         Raises:
             ValueError: shapes that do not fit, no step, or a packed draft asked for gradients.
@@ -241,7 +271,7 @@ class RecurrentDraft(nn.Module):
                 f"features of width {width}; {self.config.kind} reads {self.config.feature_size}: the target layers "
                 f"{list(self.config.feature_layers)} of width {self.config.target_hidden_size}, concatenated"
             )
-        if tokens_BT.shape[0] != batch or tokens_BT.shape[1] < length:
+        if view is None and (tokens_BT.shape[0] != batch or tokens_BT.shape[1] < length):
             raise ValueError(f"tokens {tuple(tokens_BT.shape)} for features of {batch} rows and {length} positions")
         if steps < 1:
             raise ValueError(f"steps is {steps}; right is at least 1")
@@ -252,16 +282,19 @@ class RecurrentDraft(nn.Module):
         if attention is None:
             attention = partial(ttt_attention, kernel=kernel)
         run = partial(checkpoint, self.block, use_reentrant=False) if checkpointing else self.block
-        positions_1L = torch.arange(first_position, first_position + length, device=features_BLF.device)[None]
-        padded = torch.nn.functional.pad(tokens_BT, (0, max(0, length + steps - tokens_BT.shape[1])))
+        entering = (attention.enter,) if hasattr(attention, "enter") else ()
+        if view is None:
+            places = torch.arange(first_position, first_position + length, device=features_BLF.device)
+            view = WholeText(tokens_BT, places)
+        positions_1L = view.positions_L[None]
         state = self.fuse(features_BLF).to(features_BLF.dtype)  # autocast narrows products, not the residual stream
         history: Pair | None = None
         own: list[Pair] = []
         for step in range(steps):
-            tokens_BL = padded[:, 1 + step : 1 + step + length]
             follows = branch == "own" and step > 0
             attend = partial(attend_branch, attention, history if follows else None, own)
-            output, state, k, v = run(tokens_BL, state, positions_1L + (step if branch == "own" else 0), attend)
+            turned_1L = positions_1L + (step if branch == "own" else 0)
+            output, state, k, v = run(view.tokens(step), state, turned_1L, attend, *entering)
             if history is None:
                 history = k, v
             elif branch == "own":

@@ -36,6 +36,9 @@ class StateSource(Protocol):
     def read(self, documents: Sequence[Sequence[int]]) -> list[TargetStates]:
         """One `TargetStates` per document of token ids, in order."""
 
+    def read_at(self, document: Sequence[int], features_at: torch.Tensor, last_at: torch.Tensor) -> TargetStates:
+        """The features at some positions of a document, and its last states at others; both ascending."""
+
 
 class Online:
     """The target in the loop: nothing on disk, one more forward per step."""
@@ -60,3 +63,11 @@ class Online:
             )
             for row, document in enumerate(documents)
         ]
+
+    def read_at(self, document: Sequence[int], features_at: torch.Tensor, last_at: torch.Tensor) -> TargetStates:
+        """The target reads the whole document for it, on every rank; files (`FeatureStore`) spare that."""
+        if len(features_at) + len(last_at) == 0:
+            document = document[:1]
+        [states] = self.read([document])
+        device = states.last_TE.device
+        return TargetStates(states.features_TF[features_at.to(device)], states.last_TE[last_at.to(device)])

@@ -133,15 +133,45 @@ class FeatureStore:
         """From the files. ValueError for a document that is not there."""
         states = []
         for document in documents:
-            place = self.places.get(name_of(document))
-            if place is None:
-                raise ValueError(f"{self.directory} holds no states of this document of {len(document)} tokens")
-            shard, start, stop = place
-            if shard not in self._open:
-                self._open[shard] = safe_open(shard, "pt")
-            file = self._open[shard]
+            file, start, stop = self._place(document)
             states.append(TargetStates(file.get_slice("features")[start:stop], file.get_slice("last")[start:stop]))
         return states
+
+    def read_at(self, document: Sequence[int], features_at: torch.Tensor, last_at: torch.Tensor) -> TargetStates:
+        """Reads these positions only. ValueError for a document that is not there."""
+        file, start, _ = self._place(document)
+
+        def some(name: str, places: torch.Tensor) -> torch.Tensor:
+            part = file.get_slice(name)
+            runs = [part[start + first : start + end] for first, end in runs_of(places.tolist())]
+            return torch.cat(runs) if runs else part[start:start]
+
+        return TargetStates(some("features", features_at), some("last", last_at))
+
+    def _place(self, document: Sequence[int]) -> tuple[Any, int, int]:
+        """(open shard, first row, end)."""
+        place = self.places.get(name_of(document))
+        if place is None:
+            raise ValueError(f"{self.directory} holds no states of this document of {len(document)} tokens")
+        shard, start, stop = place
+        if shard not in self._open:
+            self._open[shard] = safe_open(shard, "pt")
+        return self._open[shard], start, stop
+
+
+def runs_of(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Neighbouring places as (first, end).
+
+    >>> runs_of([3, 4, 5, 9])
+    [(3, 6), (9, 10)]
+    """
+    runs: list[tuple[int, int]] = []
+    for place in places:
+        if runs and runs[-1][1] == place:
+            runs[-1] = runs[-1][0], place + 1
+        else:
+            runs.append((place, place + 1))
+    return runs
 
 
 def name_of(document: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -61,8 +62,10 @@ class Board:
         except dist.DistError:  # the store went with its owner, and so has everybody who could read this
             return
 
-    def agree(self, group: str, ranks: Sequence[int], number: int, operation: str) -> None:
+    def agree(self, group: str, ranks: Sequence[int], number: int, operation: str, *, patient: bool = False) -> None:
         """Return when every rank has posted this operation as its `number`-th in the group.
+
+        `patient` waits for a living rank as long as it takes.
 
         Raises:
             RankError: naming the operation and the ranks that died, hang, left or are in another one.
@@ -71,7 +74,7 @@ class Board:
             self.store.set(f"{group}/{number}/{self.rank}", operation)
             self.store.set(f"at/{self.rank}", operation)
             others = [rank for rank in ranks if rank != self.rank]
-            self._wait(group, others, number, operation)
+            self._wait(group, others, number, operation, math.inf if patient else self.timeout_seconds)
             posted = self.store.multi_get([f"{group}/{number}/{rank}" for rank in others]) if others else []
             # All have read the operation before this one: its posts have done their work.
             self.store.delete_key(f"{group}/{number - 1}/{self.rank}")
@@ -91,8 +94,8 @@ class Board:
             time.sleep(LONGEST_PAUSE_SECONDS)
         return RankError(operation, others, f"the transfer failed, and all ranks seem alive: {error}")
 
-    def _wait(self, group: str, others: Sequence[int], number: int, operation: str) -> None:
-        until, pause = time.monotonic() + self.timeout_seconds, SHORTEST_PAUSE_SECONDS
+    def _wait(self, group: str, others: Sequence[int], number: int, operation: str, limit: float) -> None:
+        until, pause = time.monotonic() + limit, SHORTEST_PAUSE_SECONDS
         while missing := [rank for rank in others if not self.store.check([f"{group}/{number}/{rank}"])]:
             if pause >= LONGEST_PAUSE_SECONDS and (reasons := self._reasons(missing)):
                 raise RankError(operation, list(reasons), "; ".join(dict.fromkeys(reasons.values())))

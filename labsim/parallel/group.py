@@ -82,6 +82,9 @@ class Group(Protocol):
     def all_gather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """(P, ...): every rank's tensor, all of one shape."""
 
+    def meet(self, name: str) -> None:
+        """Return when every rank has come here, however long a living one takes."""
+
 
 class Alone:
     """A group of one."""
@@ -102,6 +105,9 @@ class Alone:
 
     def all_gather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         return tensor[None]
+
+    def meet(self, name: str) -> None:
+        return None
 
 
 def size_in_bytes(tensors: Sequence[torch.Tensor]) -> int:

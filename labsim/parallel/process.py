@@ -68,6 +68,13 @@ class Processes:
         self.traffic.sent(name, size_in_bytes([tensor]) * (self.size - 1))
         return gathered
 
+    def meet(self, name: str) -> None:
+        self.count += 1
+        if self.board is None:
+            dist.barrier(self.handle)
+        else:
+            self.board.agree(self.kind, self.ranks, self.count, name, patient=True)
+
     def begin(self, name: str, tensors: Sequence[torch.Tensor]) -> str:
         operation = describe(name, tensors)
         self.count += 1

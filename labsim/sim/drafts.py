@@ -67,11 +67,21 @@ def eagle3_parameters(target: str | Model, *, embedding: bool = False, draft_voc
     llama3-8B-eagle3.json).
     """
     model = find_model(target)
-    h, head_dim = model.hidden, 128 if model.kv_lora_rank else model.head_dim
-    ffn, kv_heads = _EAGLE3_MLP.get(_shape_key(model), (model.ffn or 3 * h, model.kv_heads))
+    h = model.hidden
+    ffn, kv_heads, head_dim = draft_layer(model)
     attention = 2 * h * (model.heads + 2 * kv_heads) * head_dim + model.heads * head_dim * h
     total = 3 * h * h + attention + 3 * h * ffn + h * draft_vocab + 4 * h
     return total + (model.vocab * h if embedding else 0)
+
+
+def draft_layer(target: str | Model) -> tuple[int, int, int]:
+    """(feed-forward width, key/value heads, head dimension) of the draft's one dense layer.
+
+    The target's own, except where it has no dense feed-forward (an MoE) or no key/value heads (MLA) to copy.
+    """
+    model = find_model(target)
+    ffn, kv_heads = _EAGLE3_MLP.get(_shape_key(model), (model.ffn or 3 * model.hidden, model.kv_heads))
+    return ffn, kv_heads, 128 if model.kv_lora_rank else model.head_dim
 
 
 def draft_parameters(kind: str, target: str | Model, *, embedding: bool = False) -> int:
@@ -156,8 +166,7 @@ def _shape_key(model: Model) -> str:
 
 
 def _dense_layer(model: Model) -> float:
-    ffn, kv_heads = _EAGLE3_MLP.get(_shape_key(model), (model.ffn or 3 * model.hidden, model.kv_heads))
-    head_dim = 128 if model.kv_lora_rank else model.head_dim
+    ffn, kv_heads, head_dim = draft_layer(model)
     attention = 2 * model.hidden * (model.heads + kv_heads) * head_dim
     return attention + 3 * model.hidden * ffn
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -26,7 +26,10 @@ from ..features.source import Online
 from ..models.load import Target
 from ..models.paths import data_directory
 from ..models.sampling import Sampling
-from .probes import Drift, drift
+from .probes.disturbed import Disturbance, Disturbed
+from .probes.drift import Drift, drift
+from .probes.rendering import AS_TRAINED, Rendering
+from .probes.sink import EARLY, FIRST_QUERY, find_sink
 from .prompts import DOMAINS, Prompt, read_prompts
 
 RESAMPLES = 2000
@@ -41,7 +44,11 @@ class Row:
         context: asked-for tokens of a prompt; None for the prompts' own length, whose mean is `prompt_tokens`.
         interval: 95 % bootstrap interval of the acceptance length, over prompts.
         conditional: share of the chains alive at a depth that survive it; 0 where none is.
-        hidden_norm, sink_mass, self_mass: see `labsim.train.probes`; None for drafts without a recurrent state.
+        hidden_norm, sink_mass, self_mass, recent_mass, entropy: by depth, see `labsim.train.probes`; None for drafts
+            without a recurrent state. `feature_norm` has one entry per target layer that the draft reads, `fused_norm`
+            is what the draft makes of them.
+        sink_token: position of the target's attention sink; None where it has none, and then `sink_mass` is the first
+            token's share.
         tpot_mean_ms, tpot_p95_ms: time per output token after the first, over requests.
     """
 
@@ -54,11 +61,16 @@ class Row:
     interval: tuple[float, float]
     conditional: list[float]
     survival: list[float]
-    hidden_norm: list[float] | None
-    sink_mass: list[float] | None
-    self_mass: list[float] | None
     tpot_mean_ms: float
     tpot_p95_ms: float
+    hidden_norm: list[float] | None = None
+    sink_mass: list[float] | None = None
+    self_mass: list[float] | None = None
+    recent_mass: list[float] | None = None
+    entropy: list[float] | None = None
+    feature_norm: list[float] | None = None
+    fused_norm: float | None = None
+    sink_token: int | None = None
 
 
 def evaluate(
@@ -72,16 +84,28 @@ def evaluate(
     prompts_per_seed: int = 8,
     max_new_tokens: int = 128,
     sampling: Sampling | None = None,
+    rendering: Rendering = AS_TRAINED,
+    disturbance: Disturbance | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """One row per data set and context; `done` hears of each answer. ValueError for unknown data or a full context."""
+    """One row per data set and context; `done` hears of each answer.
+
+    Args:
+        rendering: how prompts become tokens.
+        disturbance: of what a recurrent draft feeds itself.
+
+    Raises:
+        ValueError: unknown data, a full context, or a disturbance of a draft without a state.
+    """
+    if disturbance is not None:
+        drafter = disturbed(drafter, disturbance)
     sets = {name: prompts_of(name) for name in data}
     rows = []
     for name, prompts in sets.items():
         for context in contexts:
             results: list[GenerationResult] = []
             for seed in range(seeds):
-                for ids in chosen(target, prompts, context, seed, prompts_per_seed, max_new_tokens):
+                for ids in chosen(target, prompts, context, seed, prompts_per_seed, max_new_tokens, rendering):
                     results.append(
                         generate(
                             target,
@@ -94,8 +118,16 @@ def evaluate(
                         )
                     )
                     done()
-            rows.append(summarise(name, context, results, drifts(target, drafter, results, k), k))
+            probed, sink_token = probe(target, drafter, results, k)
+            rows.append(summarise(name, context, results, probed, k, sink_token))
     return rows
+
+
+def disturbed(drafter: Drafter, disturbance: Disturbance) -> EagleDrafter:
+    """The same drafter with its guesses disturbed. ValueError for a draft without a state of its own."""
+    if not isinstance(drafter, EagleDrafter):
+        raise ValueError(f"a {drafter.name} draft feeds itself no state: noise needs eagle1, eagle3, eagle3.1 or mtp")
+    return EagleDrafter(Disturbed(drafter.draft, disturbance), drafter.vocabulary)
 
 
 def prompts_of(name: str) -> list[Prompt]:
@@ -110,7 +142,13 @@ def prompts_of(name: str) -> list[Prompt]:
 
 
 def chosen(
-    target: Target, prompts: Sequence[Prompt], context: int | None, seed: int, count: int, max_new_tokens: int
+    target: Target,
+    prompts: Sequence[Prompt],
+    context: int | None,
+    seed: int,
+    count: int,
+    max_new_tokens: int,
+    rendering: Rendering = AS_TRAINED,
 ) -> Iterator[list[int]]:
     """Rendered prompts that this seed draws; with a context, each with background text up to so many tokens."""
     room = target.model.config.max_positions - max_new_tokens
@@ -118,19 +156,21 @@ def chosen(
         raise ValueError(f"context {context}: {target.name} has room for {room} tokens before the answer")
     rng = random.Random(f"eval/{seed}")
     for prompt in rng.sample(prompts, min(count, len(prompts))):
-        ids = target.encode_chat(prompt.messages)
+        ids = rendering(target, prompt.messages)
         if context is not None:
-            ids = lengthened(target, prompt, context, rng)
+            ids = lengthened(target, prompt, context, rng, rendering)
         if len(ids) <= room:
             yield ids
 
 
-def lengthened(target: Target, prompt: Prompt, context: int, rng: random.Random) -> list[int]:
+def lengthened(
+    target: Target, prompt: Prompt, context: int, rng: random.Random, rendering: Rendering = AS_TRAINED
+) -> list[int]:
     """The prompt behind an exchange of background text, as close below `context` tokens as whole words allow.
 
     ValueError when the prompt alone is longer.
     """
-    short = target.encode_chat(prompt.messages)
+    short = rendering(target, prompt.messages)
     if len(short) > context:
         raise ValueError(f"prompt {prompt.id} has {len(short)} tokens, more than the context of {context}")
     filler = [other.messages[-1]["content"] for other in prompts_of("document")]
@@ -141,7 +181,7 @@ def lengthened(target: Target, prompt: Prompt, context: int, rng: random.Random)
         notes = {"role": "user", "content": "Keep these notes in mind:\n\n" + " ".join(words[:count])}
         at = 1 if prompt.messages[0]["role"] == "system" else 0
         exchange = [notes, {"role": "assistant", "content": "I have read them."}]
-        return target.encode_chat([*prompt.messages[:at], *exchange, *prompt.messages[at:]])
+        return rendering(target, [*prompt.messages[:at], *exchange, *prompt.messages[at:]])
 
     low, high = 0, len(words)
     if len(rendered(0)) > context:
@@ -152,22 +192,34 @@ def lengthened(target: Target, prompt: Prompt, context: int, rng: random.Random)
     return rendered(low)
 
 
-def drifts(target: Target, drafter: Drafter, results: Sequence[GenerationResult], k: int) -> list[Drift]:
-    """Probes along some of the answers; none for drafts without a recurrent state."""
+def probe(
+    target: Target, drafter: Drafter, results: Sequence[GenerationResult], k: int
+) -> tuple[list[Drift], int | None]:
+    """Probes along some of the answers, and the target's sink; nothing for drafts without a recurrent state."""
     if not isinstance(drafter, EagleDrafter):
-        return []
+        return [], None
     source = Online(target.model, drafter.hidden_layers)
-    long_enough = [result for result in results if len(result.tokens) > k + 2][:PROBED_ANSWERS]
+    texts = [
+        ([*result.prompt_tokens, *result.tokens], len(result.prompt_tokens))
+        for result in results
+        if len(result.tokens) > k + 2 and len(result.prompt_tokens) >= EARLY
+    ][:PROBED_ANSWERS]
+    long_enough = [text for text, _ in texts if len(text) > FIRST_QUERY]
+    sink_token = find_sink(target.model, long_enough).token if long_enough else None
     found = []
-    for result in long_enough:
-        text = [*result.prompt_tokens, *result.tokens]
+    for text, start in texts:
         [states] = source.read([text])
-        found.append(drift(drafter.draft, text, len(result.prompt_tokens), states.features_TF, k))
-    return found
+        found.append(drift(drafter.draft, text, start, states.features_TF, k, sink_token=sink_token or 0))
+    return found, sink_token
 
 
 def summarise(
-    name: str, context: int | None, results: Sequence[GenerationResult], probed: Sequence[Drift], k: int
+    name: str,
+    context: int | None,
+    results: Sequence[GenerationResult],
+    probed: Sequence[Drift],
+    k: int,
+    sink_token: int | None = None,
 ) -> Row:
     """ValueError when no prompt was short enough to be decoded."""
     if not results:
@@ -177,10 +229,8 @@ def summarise(
     survival = [sum(run > depth for row in runs for run in row) / steps if steps else 0.0 for depth in range(k)]
     before = [1.0, *survival[:-1]]
     tpot = [1e3 * result.seconds.decode / (len(result.tokens) - 1) for result in results if len(result.tokens) > 1]
-
-    def mean(field: str) -> list[float] | None:
-        values = [getattr(one, field) for one in probed]
-        return [fmean(depth) for depth in zip(*values, strict=True)] if values else None
+    mean = asdict(Drift.mean(probed)) if probed else {}
+    by_depth = {name: list(values) for name, values in mean.items() if name != "fused_norm"}
 
     return Row(
         data=name,
@@ -192,11 +242,11 @@ def summarise(
         interval=bootstrap(runs),
         conditional=[now / then if then else 0.0 for now, then in zip(survival, before, strict=True)],
         survival=survival,
-        hidden_norm=mean("hidden_norm"),
-        sink_mass=mean("sink_mass"),
-        self_mass=mean("self_mass"),
         tpot_mean_ms=fmean(tpot) if tpot else 0.0,
         tpot_p95_ms=float(np.percentile(tpot, 95)) if tpot else 0.0,
+        fused_norm=mean["fused_norm"][0] if mean else None,
+        sink_token=sink_token,
+        **by_depth,
     )
 
 

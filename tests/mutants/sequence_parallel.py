@@ -204,6 +204,49 @@ MUTANTS = (
     ),
 )
 
+TRAINING = (
+    Mutant(
+        "loss divided by the number of ranks",
+        "labsim.train.ttt.loop:add_gradients",
+        "part.view_as(parameter).clone()",
+        "part.view_as(parameter) / mesh.size",
+        "training",
+        "a sum over ranks taken for a mean: gradients off by a factor",
+    ),
+    Mutant(
+        "mean over each rank's own guesses",
+        "labsim.train.ttt.part:Part.total",
+        'return self.mesh.world.all_reduce(count, "sum over ranks")',
+        'self.mesh.world.all_reduce(count, "sum over ranks"); return count.clamp(min=1) * self.mesh.size',
+        "training",
+        "ranks with few answer tokens weigh as much as those with many",
+    ),
+    Mutant(
+        "tokens shifted inside the shard",
+        "labsim.train.ttt.part:Part.tokens",
+        "wanted = self.positions_L + 1 + step",
+        "wanted = self.positions_L.roll(-1 - step)",
+        "training",
+        "a stranger's token at every seam, hardly visible in the loss",
+    ),
+    Mutant(
+        "positions counted from zero on every rank",
+        "labsim.drafts.recurrent:RecurrentDraft.ttt_forward",
+        "positions_1L = view.positions_L[None]",
+        "positions_1L = torch.arange(length)[None]",
+        "training",
+        "zigzag's two chunks stand far apart, and are rotated as neighbours",
+    ),
+    Mutant(
+        "teacher one token early",
+        "labsim.train.ttt.part:Part.judged",
+        "guess_M = self.teacher_positions - 1 - step",
+        "guess_M = self.teacher_positions - step",
+        "training",
+        "the boundary token of the neighbour's shard is judged by the wrong teacher",
+    ),
+)
+
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:

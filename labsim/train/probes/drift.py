@@ -1,80 +1,96 @@
-"""What goes on inside a draft as it feeds on itself: the size of its state, and where its attention goes.
+"""A draft's states and its attention by depth, along a finished answer.
 
-Measured along a finished answer by the TTT forward, which computes the same states as drafting does. Per depth d:
+Measured by the TTT forward, which computes the same states as drafting does. A size is always a root mean square,
+|x| / sqrt(width), so that drafts of different widths compare:
 
-    hidden_norm  root mean square of the state that depth d hands on, |x| / sqrt(H)
-    sink_mass    attention on the first token of the text
-    self_mass    attention on the query's own place: its key at depth 1, its branch's keys from depth 2 on
+    feature_norm   of each target layer that the draft reads (low, middle, high)
+    fused_norm     of what the draft makes of them, the state of depth 1: after `fc`
+    hidden_norm    of the state that depth d hands on, by depth
 
-Means over places of the answer, masses also over heads. The definitions are those of the attention-drift paper
-(arXiv 2605.09992), where an EAGLE-3 draft's norm grows with depth while its sink fades, and EAGLE-3.1's stay.
+Shares and entropy are those of `attention`, by depth. Everything is a mean over places of the answer. In the paper an
+EAGLE-3 draft's norm grows with depth while its sink fades, and EAGLE-3.1's stay.
 
-Shapes: B rows, A query heads, K key/value heads, L positions, D head dimension, P places.
+Shapes: T tokens, F width of the concatenated layers, H hidden size, P places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from statistics import fmean
 
 import torch
 
-from ..attention.ttt import ttt_attention
-from ..drafts.recurrent import Pair, RecurrentDraft
-
-
-@dataclass
-class MassProbe:
-    """An attention that also notes, for chosen queries, the mass on the sink and on the own place, call by call."""
-
-    places_P: torch.Tensor
-    sink: list[float] = field(default_factory=list)
-    own: list[float] = field(default_factory=list)
-
-    def __call__(
-        self, q_BALD: torch.Tensor, k_BKLD: torch.Tensor, v_BKLD: torch.Tensor, branch: Sequence[Pair] = ()
-    ) -> torch.Tensor:
-        """As `ttt_attention`, for one row."""
-        groups, scale = q_BALD.shape[1] // k_BKLD.shape[1], q_BALD.shape[-1] ** -0.5
-        q_APD = q_BALD[0, :, self.places_P].float()
-        k_ALD = k_BKLD[0].repeat_interleave(groups, dim=0).float()
-        scores_APL = q_APD @ k_ALD.transpose(-1, -2) * scale
-        later_PL = torch.arange(k_ALD.shape[1], device=k_ALD.device)[None] > self.places_P[:, None]
-        scores_APL = scores_APL.masked_fill(later_PL, float("-inf"))
-        own = [
-            (q_APD * key[0, :, self.places_P].repeat_interleave(groups, dim=0).float()).sum(-1) * scale
-            for key, _ in branch
-        ]
-        weights = torch.cat([scores_APL, *(score[..., None] for score in own)], dim=-1).softmax(dim=-1)
-        self.sink.append(float(weights[..., 0].mean()))
-        if branch:
-            self.own.append(float(weights[..., k_ALD.shape[1] :].sum(-1).mean()))
-        else:
-            self.own.append(float(weights.gather(-1, self.places_P.expand(len(weights), -1)[..., None]).mean()))
-        return ttt_attention(q_BALD, k_BKLD, v_BKLD, branch)
+from ...drafts.recurrent import RecurrentDraft
+from .attention import RECENT, AttentionProbe
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Per depth; all three have one entry per depth."""
+    """What was found along one conversation, or the mean over several.
 
+    Attributes:
+        feature_norm: one entry per feature layer.
+        fused_norm: one entry.
+        hidden_norm, sink_mass, recent_mass, self_mass, entropy: one entry per depth.
+    """
+
+    feature_norm: tuple[float, ...]
+    fused_norm: tuple[float, ...]
     hidden_norm: tuple[float, ...]
     sink_mass: tuple[float, ...]
+    recent_mass: tuple[float, ...]
     self_mass: tuple[float, ...]
+    entropy: tuple[float, ...]
+
+    @classmethod
+    def mean(cls, found: Sequence[Drift]) -> Drift:
+        """Mean of equally long ones, conversation by conversation. ValueError for none."""
+        if not found:
+            raise ValueError("no conversation was probed; at least one answer must be longer than the chains")
+        names = [one.name for one in fields(cls)]
+        return cls(
+            **{name: tuple(map(fmean, zip(*(getattr(one, name) for one in found), strict=True))) for name in names}
+        )
 
 
 @torch.no_grad()
 def drift(
-    draft: RecurrentDraft, tokens: Sequence[int], answer_start: int, features_TF: torch.Tensor, depth: int
+    draft: RecurrentDraft,
+    tokens: Sequence[int],
+    answer_start: int,
+    features_TF: torch.Tensor,
+    depth: int,
+    *,
+    sink_token: int = 0,
+    window: int = RECENT,
 ) -> Drift:
-    """Along one conversation. ValueError when the answer is too short for a place of the deepest chain."""
+    """Along one conversation; `sink_token` and `window` as in `AttentionProbe`.
+
+    ValueError when the answer is too short for a place of the deepest chain.
+    """
     places_P = torch.arange(answer_start - 1, max(answer_start - 1, len(tokens) - 1 - depth))
     if len(places_P) == 0:
         raise ValueError(f"an answer of {len(tokens) - answer_start} tokens has no place for chains of {depth}")
     places_P = places_P.to(features_TF.device)
-    probe = MassProbe(places_P)
-    norms = []
+    probe = AttentionProbe(places_P, sink_token, window)
     text_1T = torch.tensor([list(tokens)], device=features_TF.device)
-    for step in draft.ttt_forward(text_1T, features_TF[None], depth, attention=probe):
-        norms.append(float(step.state_BLH[0, places_P].float().pow(2).mean(-1).sqrt().mean()))
-    return Drift(tuple(norms), tuple(probe.sink), tuple(probe.own))
+    norms = [
+        rms(step.state_BLH[0, places_P])
+        for step in draft.ttt_forward(text_1T, features_TF[None], depth, attention=probe)
+    ]
+    here_PF = features_TF[places_P]
+    return Drift(
+        feature_norm=tuple(rms(part) for part in here_PF.chunk(len(draft.config.feature_layers), dim=-1)),
+        fused_norm=(rms(draft.fuse(here_PF[None])),),
+        hidden_norm=tuple(norms),
+        sink_mass=tuple(probe.sink),
+        recent_mass=tuple(probe.recent),
+        self_mass=tuple(probe.own),
+        entropy=tuple(probe.entropy),
+    )
+
+
+def rms(x: torch.Tensor) -> float:
+    """Root mean square of each vector along the last axis, and the mean of those."""
+    return float(x.float().pow(2).mean(-1).sqrt().mean())

@@ -23,6 +23,7 @@ from ...drafts.eagle_checkpoint import TrainedDraft
 from ...drafts.vocabulary import DraftVocabulary
 from ...features.source import StateSource
 from ...models.linear import Linear
+from ...parallel.group import Group
 from .data import Document, PackedRow
 from .loss import Teacher, draft_device, ttt_steps
 from .recipe import TTTRecipe
@@ -65,8 +66,12 @@ def estimate(
     vocabulary: DraftVocabulary,
     recipe: TTTRecipe,
     k: int,
+    world: Group | None = None,
 ) -> Estimate:
-    """Acceptance of greedy chains on greedy documents, in full precision. ValueError for a sampled document."""
+    """Acceptance of greedy chains on greedy documents, in full precision. ValueError for a sampled document.
+
+    With `world` each rank takes every so-manieth document, and all get the counts of all.
+    """
     if sampled := next((document for document in documents if not document.greedy), None):
         raise ValueError(f"answer {sampled.key} was sampled; the walk is exact on greedy answers only")
     # However a draft was trained, its own branch is what a cache serves.
@@ -74,11 +79,11 @@ def estimate(
     steps = accepted = 0
     reached, right, asked = [0] * k, [0] * k, [0] * k
     device = draft_device(draft)
-    for document in documents:
+    for document in documents[world.rank :: world.size] if world else documents:
         row = PackedRow.of([document])
         [states] = source.read([document.tokens])
         teacher = Teacher.of(row, states.last_TE.to(device), head, vocabulary)
-        features_1LF = states.features_TF[None].to(device, torch.float32)
+        features_1LF = states.features_TF[None].to(device, next(draft.parameters()).dtype)
         correct = []
         for step in ttt_steps(draft, row, features_1LF, recipe, depth(draft, k)):
             at_P, counts_P = teacher.judged(row, step.step)
@@ -92,6 +97,10 @@ def estimate(
             accepted += run
             for level in range(run):
                 reached[level] += 1
+    if world:
+        counts = torch.tensor([steps, accepted, *reached, *right, *asked], device=device)
+        steps, accepted, *rest = world.all_reduce(counts, "held-out chains").tolist()
+        reached, right, asked = rest[:k], rest[k : 2 * k], rest[2 * k :]
     survival = tuple(count / steps if steps else 0.0 for count in reached)
     marginal = tuple(hits / count if count else 0.0 for hits, count in zip(right, asked, strict=True))
     return Estimate(len(documents), steps, accepted, survival, marginal)

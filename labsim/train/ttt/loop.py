@@ -21,11 +21,14 @@ from ...drafts.vocabulary import DraftVocabulary
 from ...features.source import StateSource
 from ...features.store import name_of
 from ...models.load import Target
+from ...parallel.layout import Kind
+from ...parallel.mesh import Mesh
 from ..curve import Curve
 from .checkpoint import NAME, Counters, load_checkpoint, save_checkpoint
 from .data import Document, PackedRow, endless_rows
 from .estimate import Estimate, estimate
 from .loss import Teacher, draft_device, row_loss
+from .part import Part
 from .recipe import TTTRecipe
 
 CURVE = "loss.csv"
@@ -34,10 +37,11 @@ LOOKS = "held_out.csv"
 
 @dataclass(frozen=True)
 class Report:
-    """Told after each step."""
+    """Told after each step. `gradient_norm` is that before clipping, over all ranks."""
 
     counters: Counters
     loss: float
+    gradient_norm: float
     per_depth_accuracy: tuple[float, ...]
     held_out: Estimate | None
 
@@ -86,10 +90,14 @@ def train(
     told: Callable[[Report], None] = lambda _: None,
     checkpoint_seconds: float = 60.0,
     checkpoint_every: int | None = None,
+    mesh: Mesh | None = None,
+    layout: Kind = "zigzag",
 ) -> Counters:
     """Train `draft` in place, going on from the checkpoint in `out` if there is one.
 
     Args:
+        mesh, layout: ranks that share each row, all of which call this with the same arguments; the first one writes.
+            The number of ranks is no part of a checkpoint: another number may go on from it.
         identity: what must be the same for a checkpoint to be this training's.
         checkpoint_every: steps between checkpoints, in place of `checkpoint_seconds`.
 
@@ -100,6 +108,8 @@ def train(
         raise ValueError("no answer has two tokens or more within seq: nothing trains (longer --seq, other --data)")
     if not held_out:
         raise ValueError("no held-out answers to choose a checkpoint by: a few dozen prompts are needed")
+    mesh = mesh or Mesh.alone()
+    writes = mesh.world.rank == 0
     (out / NAME).parent.mkdir(parents=True, exist_ok=True)
     optimizers = build_optimizers(draft, recipe)
     base_rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
@@ -109,8 +119,9 @@ def train(
     depths = range(1, recipe.ttt + 1)
     accuracies = ",".join(f"accuracy_{depth}" for depth in depths)
     survivals = ",".join(f"survival_{depth}" for depth in range(1, recipe.k + 1))
-    curve = Curve(out / CURVE, f"step,tokens,loss,learning_rate_scale,{accuracies}", counters.step)
-    looks = Curve(out / LOOKS, f"step,tokens,acceptance_length,{survivals}", counters.step)
+    if writes:
+        curve = Curve(out / CURVE, f"step,tokens,loss,learning_rate_scale,{accuracies}", counters.step)
+        looks = Curve(out / LOOKS, f"step,tokens,acceptance_length,{survivals}", counters.step)
     stream = endless_rows(documents, recipe.seq, recipe.seed, counters.rows)
     before, resumed_at = counters.seconds, time.monotonic()
     saved_at = resumed_at
@@ -124,10 +135,11 @@ def train(
         draft.zero_grad(set_to_none=True)
         for _ in range(recipe.rows):
             row = PackedRow.of(next(stream))
-            states = source.read([document.tokens for document in row.documents])
-            last_LE = torch.cat([part.last_TE for part in states]).to(draft_device(draft))
-            teacher = Teacher.of(row, last_LE, target.model.head, vocabulary)
-            row_total, figures = row_loss(draft, row, states, teacher, recipe)
+            part = Part.of(row, mesh, recipe.ttt, layout) if mesh.size > 1 else None
+            states = part.states(source) if part else source.read([document.tokens for document in row.documents])
+            last_LE = torch.cat([one.last_TE for one in states]).to(draft_device(draft))
+            teacher = Teacher.of(row, last_LE, target.model.head, vocabulary, keep=not recipe.logit_chunk, part=part)
+            row_total, figures = row_loss(draft, row, states, teacher, recipe, part=part)
             (row_total / recipe.rows).backward()
             loss += row_total.item() / recipe.rows
             counters.tokens += row.tokens_1L.numel()
@@ -135,6 +147,9 @@ def train(
             for depth, figure in enumerate(figures):
                 accuracy[depth][0] += int(figure.correct_C.sum())
                 accuracy[depth][1] += len(figure.correct_C)
+        if mesh.size > 1:
+            add_gradients(draft, mesh)
+            loss, accuracy = add_figures(loss, accuracy, mesh)
         norm = torch.nn.utils.clip_grad_norm_(draft.parameters(), recipe.clip)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
             raise ValueError(
@@ -146,27 +161,52 @@ def train(
         counters.step += 1
         counters.seconds = before + time.monotonic() - resumed_at
         shares = tuple(hits / count if count else math.nan for hits, count in accuracy)
-        curve.add(counters.step, counters.tokens, f"{loss:.5f}", f"{scale:.4f}", *(f"{share:.4f}" for share in shares))
+        if writes:
+            curve.add(
+                counters.step, counters.tokens, f"{loss:.5f}", f"{scale:.4f}", *(f"{share:.4f}" for share in shares)
+            )
         look = None
         if counters.step % recipe.evaluate_every == 0 or counters.step == recipe.steps:
-            look = estimate(draft, held_out, source, target.model.head, vocabulary, recipe, recipe.k)
-            looks.add(
-                counters.step, counters.tokens, f"{look.acceptance_length:.4f}", *(f"{s:.4f}" for s in look.survival)
-            )
+            look = estimate(draft, held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh.world)
+            length, survival = f"{look.acceptance_length:.4f}", (f"{s:.4f}" for s in look.survival)
+            if writes:
+                looks.add(counters.step, counters.tokens, length, *survival)
             counters.misses += 1
             if look.acceptance_length > counters.best:
                 counters.best, counters.best_step, counters.misses = look.acceptance_length, counters.step, 0
-                save_draft(out, draft, vocabulary, target.name)
-        told(Report(replace(counters), loss, shares, look))
+                if writes:
+                    save_draft(out, draft, vocabulary, target.name)
+        told(Report(replace(counters), loss, float(norm), shares, look))
         due = time.monotonic() - saved_at > checkpoint_seconds
-        if counters.step % checkpoint_every == 0 if checkpoint_every else due:
+        if writes and (counters.step % checkpoint_every == 0 if checkpoint_every else due):
             save_checkpoint(path, draft, optimizers, counters, identity)
             saved_at = time.monotonic()
-    save_checkpoint(path, draft, optimizers, counters, identity)
+    if writes:
+        save_checkpoint(path, draft, optimizers, counters, identity)
+    mesh.world.meet("all is written")
     return counters
+
+
+def add_gradients(draft: TrainedDraft, mesh: Mesh) -> None:
+    """Every rank's gradient becomes the sum over ranks, in one message."""
+    parameters = [parameter for parameter in draft.parameters() if parameter.requires_grad]
+    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
+    summed = mesh.world.all_reduce(flat, "gradients").split([p.numel() for p in parameters])
+    for parameter, part in zip(parameters, summed, strict=True):
+        parameter.grad = part.view_as(parameter).clone()
+
+
+def add_figures(loss: float, accuracy: list[list[int]], mesh: Mesh) -> tuple[float, list[list[int]]]:
+    """(loss, [right guesses, guesses] by depth) of all ranks together."""
+    mine = torch.tensor([loss, *(count for pair in accuracy for count in pair)], dtype=torch.float64)
+    total, *counts = mesh.world.all_reduce(mine, "figures").tolist()
+    return total, [[int(counts[at]), int(counts[at + 1])] for at in range(0, len(counts), 2)]
 
 
 def identity_of(recipe: TTTRecipe, target: Target, documents: Sequence[Document]) -> dict[str, object]:
     """What a checkpoint is bound to: recipe, target and the documents in their order."""
     flat = [token for document in documents for token in document.tokens]
-    return {"recipe": asdict(recipe), "target": target.name, "documents": name_of(flat)}
+    settings = asdict(recipe)
+    if not recipe.logit_chunk:  # as in checkpoints older than this setting
+        settings.pop("logit_chunk")
+    return {"recipe": settings, "target": target.name, "documents": name_of(flat)}

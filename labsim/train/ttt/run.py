@@ -17,6 +17,8 @@ from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
 from ...models.load import Target, load_target
 from ...models.paths import data_directory
+from ...parallel.layout import Kind
+from ...parallel.mesh import Mesh
 from ..answer_store import read_answers, read_settings
 from ..small_data import split
 from .build import build, start_from
@@ -24,6 +26,7 @@ from .data import Document, PackedRow, documents, pack
 from .estimate import estimate
 from .loop import Report, identity_of, train
 from .loss import Teacher, row_loss
+from .part import Part
 from .recipe import TTTRecipe
 
 HELD_OUT_DOCUMENTS = 48
@@ -124,21 +127,37 @@ def run(
     device: str | None = None,
     told: Callable[[Report], None] = lambda _: None,
     filled: Callable[[int, int], None] = lambda _done, _all: None,
+    mesh: Mesh | None = None,
+    layout: Kind = "zigzag",
 ) -> dict[str, object]:
-    """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target."""
+    """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target.
+
+    With a mesh its ranks share each row; all call this with the same arguments and paths, and the first one writes.
+    """
+    mesh = mesh or Mesh.alone()
+    if mesh.size > 1 and recipe.draft == "heads":
+        raise ValueError(
+            "draft 'heads' has no attention to share among ranks: train it on one, without ring or ulysses"
+        )
     target = load_target(target_name, device=device)
     folders = [folder for name in data for folder in find(name, target_name)]
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
     draft, vocabulary = start_from(begin, recipe, target) if begin else build(recipe, target, read.training)
-    source = states_source(target, draft.config.feature_layers, features, [*read.training, *read.held_out], filled)
+    needed = [*read.training, *read.held_out]
+    if mesh.world.rank == 0:
+        source = states_source(target, draft.config.feature_layers, features, needed, filled)
+    mesh.world.meet("target states are there")
+    if mesh.world.rank > 0:
+        source = states_source(target, draft.config.feature_layers, features, needed, filled)
     identity = identity_of(recipe, target, read.training) | {"begin": fingerprint(begin) if begin else None}
-    peak = measure_peak(draft, vocabulary, target, source, read.training, recipe)
+    peak = measure_peak(draft, vocabulary, target, source, read.training, recipe, mesh, layout)
     counters = train(
-        draft, vocabulary, target, source, read.training, read.held_out, recipe, out, identity=identity, told=told
-    )
+        draft, vocabulary, target, source, read.training, read.held_out, recipe, out,
+        identity=identity, told=told, mesh=mesh, layout=layout,
+    )  # fmt: skip
     best, _ = start_from(out, recipe, target)
     found = {
-        domain: estimate(best, chosen, source, target.model.head, vocabulary, recipe, recipe.k)
+        domain: estimate(best, chosen, source, target.model.head, vocabulary, recipe, recipe.k, mesh.world)
         for domain, chosen in by_domain(read.held_out).items()
     }
     last = (out / "loss.csv").read_text().splitlines()[-1].split(",")
@@ -166,9 +185,11 @@ def run(
         "peak_memory_bytes": peak,
         "parameters": sum(parameter.numel() for parameter in draft.parameters()),
         "draft_vocabulary": len(vocabulary),
+        "ranks": {"ring": mesh.ring.size, "ulysses": mesh.ulysses.size, "layout": layout} if mesh.size > 1 else None,
         "out": str(out),
     }
-    write_recipe(out, recipe, report, read)
+    if mesh.world.rank == 0:
+        write_recipe(out, recipe, report, read)
     return report
 
 
@@ -206,18 +227,19 @@ def by_domain(documents: Sequence[Document]) -> dict[str, list[Document]]:
 
 def measure_peak(
     draft: torch.nn.Module, vocabulary: object, target: Target, source: StateSource, training: Sequence[Document],
-    recipe: TTTRecipe,
+    recipe: TTTRecipe, mesh: Mesh, layout: Kind,
 ) -> int:  # fmt: skip
-    """Live bytes at the worst moment of one training step, above what is there before it; nothing is changed."""
+    """Live bytes at this rank's worst moment of one training step, above what is there before; nothing is changed."""
     if not training:
         return 0
     row = PackedRow.of(pack(training, recipe.seq, recipe.seed, 0)[0])
-    states = source.read([document.tokens for document in row.documents])
+    part = Part.of(row, mesh, recipe.ttt, layout) if mesh.size > 1 else None
+    states = part.states(source) if part else source.read([document.tokens for document in row.documents])
 
     def step() -> None:
-        last_LE = torch.cat([part.last_TE for part in states]).to(target.model.device)
-        teacher = Teacher.of(row, last_LE, target.model.head, vocabulary)
-        row_loss(draft, row, states, teacher, recipe)[0].backward()
+        last_LE = torch.cat([one.last_TE for one in states]).to(target.model.device)
+        teacher = Teacher.of(row, last_LE, target.model.head, vocabulary, keep=not recipe.logit_chunk, part=part)
+        row_loss(draft, row, states, teacher, recipe, part=part)[0].backward()
 
     try:
         return peak_bytes(step, target.model.device)

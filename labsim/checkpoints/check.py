@@ -1,0 +1,49 @@
+"""One finding of the doctor: what was looked at, what was found, what it does, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["ok", "fault", "warning", "not checked"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A named check.
+
+    Attributes:
+        name: what was looked at, such as `d2t`; a fault is named `check: fault`, such as `d2t: zeros`.
+        status: `fault` spoils the draft in at least one public engine; `warning` may be meant.
+        finding: what was found, with the values.
+        symptom: what a user of the draft sees; empty where nothing is wrong.
+        remedy: what to do; empty where nothing is wrong.
+    """
+
+    name: str
+    status: Status
+    finding: str
+    symptom: str = ""
+    remedy: str = ""
+
+
+def ok(name: str, finding: str) -> Check:
+    return Check(name, "ok", finding)
+
+
+def fault(name: str, finding: str, symptom: str, remedy: str) -> Check:
+    return Check(name, "fault", finding, symptom, remedy)
+
+
+def warning(name: str, finding: str, symptom: str, remedy: str) -> Check:
+    return Check(name, "warning", finding, symptom, remedy)
+
+
+def unchecked(name: str, why: str) -> Check:
+    return Check(name, "not checked", why)
+
+
+def listed(names: object, most: int = 4) -> str:
+    """Some of the names, sorted, for one line."""
+    ordered = sorted(names)  # type: ignore[call-overload]
+    return ", ".join(ordered[:most]) + (f" and {len(ordered) - most} more" if len(ordered) > most else "")

@@ -1,0 +1,10 @@
+"""`python -m labsim.train` is `labsim train`, for torchrun: `torchrun --nproc-per-node 4 -m labsim.train --ring 2 ...`."""
+
+from __future__ import annotations
+
+import sys
+
+from ..cli import main
+
+if __name__ == "__main__":
+    main(["train", *sys.argv[1:]])
