@@ -19,8 +19,10 @@ from typing import Literal
 
 import torch
 
-Kernel = Literal["auto", "reference", "cpu_flash", "cuda_flash"]
-KERNELS = ("auto", "reference", "cpu_flash", "cuda_flash")
+from . import flash_attn
+
+Kernel = Literal["auto", "reference", "cpu_flash", "cuda_flash", "flash_attn"]
+KERNELS = ("auto", "reference", "cpu_flash", "cuda_flash", "flash_attn")
 aten = torch.ops.aten
 
 
@@ -32,6 +34,8 @@ def choose(q: torch.Tensor, kernel: Kernel = "auto") -> str:
         return kernel
     if q.device.type == "cpu":
         return "cpu_flash"
+    if flash_attn.serves(q):
+        return "flash_attn"
     return "cuda_flash" if q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= 256 else "reference"
 
 
@@ -55,6 +59,8 @@ def forward(
         out, lse = aten._scaled_dot_product_flash_attention_for_cpu(
             q_BHSD, k_BKTD, v_BKTD, 0.0, causal, attn_mask=None, scale=scale
         )
+    elif name == "flash_attn":
+        out, lse = flash_attn.flash_forward(q_BHSD, k_BKTD, v_BKTD, causal, scale)
     elif name == "cuda_flash":
         groups = q_BHSD.shape[1] // k_BKTD.shape[1]
         k, v = (x.repeat_interleave(groups, dim=1) for x in (k_BKTD, v_BKTD))
@@ -86,6 +92,8 @@ def backward(
         return aten._scaled_dot_product_flash_attention_for_cpu_backward(
             dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, 0.0, causal, attn_mask=None, scale=scale
         )
+    if name == "flash_attn":
+        return flash_attn.flash_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)
     if name == "cuda_flash":
         return cuda_flash_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)
     return reference_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)

@@ -1,0 +1,44 @@
+"""Attention kernels and USP over NCCL on GPUs, against float64 on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from labsim.attention import flash_attn, kernels
+from tests.attention.sequence_reference import draws, expected
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+NAMES = ["cuda_flash", "reference", "flash_attn"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("size", [64, 128])
+def test_kernel_forward_and_backward(name: str, causal: bool, size: int) -> None:
+    if name == "flash_attn" and not flash_attn.installed():
+        pytest.skip("flash-attn is not installed")
+    given = draws([(2, 8, 96, size), (2, 2, 96, size), (2, 2, 96, size)])
+    [dout] = draws([given[0].shape], seed=8)
+    out, lse, gradients = expected(given, dout, causal=causal)
+    q, k, v = (x.cuda().bfloat16() for x in given)
+    mine, own = kernels.forward(q, k, v, causal=causal, kernel=name)
+    found = kernels.backward(dout.cuda().bfloat16(), q, k, v, mine, own, causal=causal, kernel=name)
+    assert own.dtype == torch.float32 and own.is_contiguous()
+    for ours, exact in zip([mine, own, *found], [out, lse, *gradients], strict=True):
+        assert float((ours.double().cpu() - exact).abs().max() / exact.abs().max()) < 3e-2
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU only")
+def test_two_gpus_train_under_torchrun(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "labsim.train"]
+    command += ["--ring", "2", "--target", "nano", "--draft", "eagle3.1", "--ttt", "3", "--data", "shipped"]
+    command += ["--steps", "4", "--seq", "256", "--out", str(tmp_path / "draft"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert '"ring": 2' in done.stdout
