@@ -41,6 +41,7 @@ bench: setup
 	$(BIN)/python benchmarks/decode_speed.py
 	$(BIN)/python benchmarks/simulator_speed.py
 	$(BIN)/python benchmarks/predict_published.py
+	$(BIN)/python benchmarks/usp.py
 
 gpu-check: setup
 	@$(BIN)/python -c "import torch, sys; torch.cuda.is_available() or sys.exit('make gpu-check: torch sees no CUDA GPU here')"

@@ -28,6 +28,7 @@ COMMANDS = (
     "train",
     "eval",
     "memory",
+    "usp",
     "draft",
     "export",
     "train-target",

@@ -50,11 +50,14 @@ def ttt_attention(
     scale = q_BHLD.shape[-1] ** -0.5 if scale is None else scale
     flat = [tensor for pair in branch for tensor in pair]
     history = Local(kernel, tuple(documents))
-    return TTTAttention.apply(scale, history, q_BHLD, k_BKLD, v_BKLD, *flat)
+    return TTTAttention.apply(scale, history, q_BHLD, k_BKLD, v_BKLD, *flat)[0]
 
 
 class TTTAttention(torch.autograd.Function):
-    """History and branch in one differentiable step, because a flash kernel's log-sum-exp carries no gradient."""
+    """History and branch in one differentiable step, because a flash kernel's log-sum-exp carries no gradient.
+
+    Gives (out, lse); only `out` is differentiable.
+    """
 
     @staticmethod
     def forward(
@@ -65,7 +68,7 @@ class TTTAttention(torch.autograd.Function):
         k: torch.Tensor,
         v: torch.Tensor,
         *branch: torch.Tensor,
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         out, lse = history.forward(q, k, v, scale)
         if branch:
             logits_BKGLN = branch_logits(q, branch[0::2], scale)
@@ -76,10 +79,13 @@ class TTTAttention(torch.autograd.Function):
             out = merged.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse, *branch)
         ctx.scale, ctx.history = scale, history
-        return out
+        ctx.mark_non_differentiable(lse)
+        return out, lse
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, dout: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, dout: torch.Tensor, _: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
         q, k, v, out, lse, *branch = ctx.saved_tensors
         scale, heads = ctx.scale, (k.shape[1], -1)
         dq, dk, dv = ctx.history.backward(dout, q, k, v, out, lse, scale)

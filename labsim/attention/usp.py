@@ -54,10 +54,23 @@ class USP:
         scale: float | None = None,
     ) -> torch.Tensor:
         """Output (B, H, L, D) of this rank, from what `enter` returned."""
+        return self.with_lse(q, k, v, branch, scale=scale)[0]
+
+    def with_lse(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        branch: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+        *,
+        scale: float | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(output (B, H, L, D) of this rank, lse (B, H/U, L U) where attention took place)."""
         scale = q.shape[-1] ** -0.5 if scale is None else scale
         flat = [tensor for pair in branch for tensor in pair]
         ring = Ring(self.mesh.ring, self.layout, True, self.kernel)
-        return gather_heads(TTTAttention.apply(scale, ring, q, k, v, *flat), self.mesh.ulysses)
+        out, lse = TTTAttention.apply(scale, ring, q, k, v, *flat)
+        return gather_heads(out, self.mesh.ulysses), lse
 
 
 def usp_attention(

@@ -99,7 +99,8 @@ class Board:
         while missing := [rank for rank in others if not self.store.check([f"{group}/{number}/{rank}"])]:
             if pause >= LONGEST_PAUSE_SECONDS and (reasons := self._reasons(missing)):
                 raise RankError(operation, list(reasons), "; ".join(dict.fromkeys(reasons.values())))
-            if time.monotonic() > until:
+            # Of a rank whose heart has just been heard one knows that it lives; of another one will know soon.
+            if time.monotonic() > until and all(self._heard(rank) for rank in missing):
                 where = "; ".join(
                     f"rank {rank} is alive and has not come in {self.timeout_seconds:g} s{self._last_operation(rank)}"
                     for rank in missing
@@ -107,6 +108,11 @@ class Board:
                 raise RankError(operation, missing, where)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _heard(self, rank: int) -> bool:
+        """Whether its heart has beaten just now; before its first beat a rank is starting, which is alive."""
+        beat, since = self._seen.get(rank, ("", 0.0))
+        return not beat or time.monotonic() - since < 3 * BEAT_SECONDS
 
     def _last_operation(self, rank: int) -> str:
         if not self.store.check([f"at/{rank}"]):

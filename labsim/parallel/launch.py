@@ -11,9 +11,11 @@ limit, with an error that names it.
 from __future__ import annotations
 
 import ctypes
+import io
 import math
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -29,7 +31,6 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.utils._pytree import tree_map_only
 
 from .board import SILENT_SECONDS, Board, note_leaving
 from .group import Alone, Group, RankError
@@ -129,7 +130,7 @@ def collect(ends: dict[int, Connection], ranks: dict[int, Any], store: dist.Stor
                 good, value = False, RankFailure(rank, RuntimeError(f"the process was {how}"), "")
                 note_leaving(store, rank, {"ranks": [rank], "why": f"rank {rank} was {how}"})
             if good:
-                results[rank] = unpacked(value)
+                results[rank] = pickle.loads(value)
             else:
                 failures[rank] = value
         blamed = {rank for one in failures.values() if isinstance(one.error, RankError) for rank in one.error.ranks}
@@ -159,7 +160,7 @@ class Place:
     parent: int
 
 
-def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments: bytes) -> None:
     """Body of a local rank's process."""
     end_with_parent(place.parent)
     torch.set_num_threads(place.threads)
@@ -168,7 +169,7 @@ def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments:
         store = dist.TCPStore("127.0.0.1", place.port, is_master=False, wait_for_workers=False)
         world = place.ring * place.ulysses
         with meet("gloo", "cpu", place.rank, world, place.ring, place.ulysses, place.timeout_seconds, store) as mesh:
-            value = work(mesh, *unpacked(arguments))
+            value = work(mesh, *pickle.loads(arguments))
         end.send((True, packed(value)))
     except BaseException as error:
         end.send((False, RankFailure(place.rank, portable(error), traceback.format_exc())))
@@ -263,34 +264,27 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A tensor on its way between processes, by value: torch would lend shared memory that ends with the lender."""
+class ByValue(pickle.Pickler):
+    """Tensors travel between our own processes by value: torch would lend shared memory that ends with the lender."""
 
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    raw: bytes
-
-
-def packed(value: Any) -> Any:
-    """Plain containers with their tensors by value."""
-
-    def by_value(tensor: torch.Tensor) -> Numbers:
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        return Numbers(tensor.dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy().tobytes())
-
-    return tree_map_only(torch.Tensor, by_value, value)
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return NotImplemented
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        return rebuilt, (value.dtype, tuple(value.shape), flat.view(torch.uint8).numpy().tobytes())
 
 
-def unpacked(value: Any) -> Any:
-    """The inverse of `packed`."""
+def rebuilt(dtype: torch.dtype, shape: tuple[int, ...], raw: bytes) -> torch.Tensor:
+    flat = torch.empty(len(raw), dtype=torch.uint8)
+    flat.numpy()[:] = memoryview(raw)
+    return flat.view(dtype).reshape(shape)
 
-    def tensor(numbers: Numbers) -> torch.Tensor:
-        flat = torch.empty(len(numbers.raw), dtype=torch.uint8)
-        flat.numpy()[:] = memoryview(numbers.raw)
-        return flat.view(numbers.dtype).reshape(numbers.shape)
 
-    return tree_map_only(Numbers, tensor, value)
+def packed(value: Any) -> bytes:
+    """For a pipe to or from a rank of ours; never for a file."""
+    buffer = io.BytesIO()
+    ByValue(buffer).dump(value)
+    return buffer.getvalue()
 
 
 def loopback() -> str:

@@ -99,9 +99,16 @@ class Layout:
 
     def join(self, parts: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
         """The whole tensor from the parts of all ranks, in order of world rank; the inverse of `cut`."""
-        order = torch.cat([self.positions(rank // self.ulysses, rank % self.ulysses) for rank in range(len(parts))])
-        whole = torch.cat(list(parts), dim=dim).index_select(dim, order.argsort().to(parts[0].device))
-        return whole.narrow(dim, 0, self.length)
+        held = [self.positions(rank // self.ulysses, rank % self.ulysses) for rank in range(len(parts))]
+        return self._ordered(parts, held, dim)
+
+    def join_rings(self, parts: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
+        """The whole from what each ring rank holds of all its tokens, in order of ring rank."""
+        return self._ordered(parts, [self.ring_positions(rank) for rank in range(len(parts))], dim)
+
+    def _ordered(self, parts: Sequence[torch.Tensor], held: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
+        order = torch.cat(list(held)).argsort().to(parts[0].device)
+        return torch.cat(list(parts), dim=dim).index_select(dim, order).narrow(dim, 0, self.length)
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,12 @@
-"""Dense attention of training-time test in float64, with its mask written out; shares no code with `labsim`."""
+"""Inputs, and what dense attention in float64 makes of them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 
-Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]
-
-
-def dense(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    branch: Pairs = (),
-    documents: Sequence[int] = (),
-    causal: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(out, lse) over (1 + N) S keys: history causal inside each document, each branch step on its diagonal."""
-    groups, length = q.shape[1] // k.shape[1], q.shape[2]
-    keys = torch.cat([k, *(pair[0] for pair in branch)], dim=2).repeat_interleave(groups, dim=1)
-    values = torch.cat([v, *(pair[1] for pair in branch)], dim=2).repeat_interleave(groups, dim=1)
-    t = torch.arange(length)
-    document = torch.cat([torch.full((n,), i) for i, n in enumerate(documents or [length])])
-    history = document[:, None] == document[None, :]
-    if causal:
-        history = history & (t[:, None] >= t[None, :])
-    seen = torch.cat([history, *[t[:, None] == t[None, :]] * len(branch)], dim=1)
-    scores = (q @ keys.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(~seen, float("-inf"))
-    return scores.softmax(-1) @ values, scores.logsumexp(-1)
+from labsim.lab.dense_attention import dense
 
 
 def draws(shapes: Sequence[Sequence[int]], seed: int = 7) -> list[torch.Tensor]:

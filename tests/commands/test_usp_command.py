@@ -1,0 +1,70 @@
+"""`labsim usp`: the contract, real ranks and logical ones, and a wrong result that is not passed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labsim.cli import main
+from tests.mutants.sequence_parallel import MUTANTS, planted
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict]:
+    with pytest.raises(SystemExit) as end:
+        main(["usp", *map(str, arguments), "--json"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return int(end.value.code or 0), json.loads(out)
+
+
+@pytest.mark.parametrize("place", [[], ["--threads"]], ids=["processes", "threads"])
+def test_the_contract(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--world", 4, "--ring", 2, "--ulysses", 2, "--layout", "zigzag", "--seq", 61, "--heads", 8]
+    arguments += ["--kv-heads", 2, "--head-dim", 16, "--ttt-steps", 3, "--dtype", "float64", "--check", *place]
+    status, report = run(capsys, *arguments)
+    assert status == 0 and report["passed"] is True
+    assert set(report["max_abs_error"]) == {"out", "lse", "dq", "dk", "dv", "branch"}
+    assert 0 < max(report["max_abs_error"].values()) < 1e-12
+    sent = report["bytes_sent_per_rank"]
+    assert sent["forward"] == sent["predicted_forward"] > 0
+    assert sent["backward"] == sent["predicted_backward"] > sent["forward"]
+    assert report["peak_bytes_per_rank"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_other_precisions_and_no_branch(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, report = run(capsys, "--ring", 3, "--ulysses", 1, "--seq", 50, "--ttt-steps", 0, "--dtype", dtype,
+                         "--layout", "contiguous", "--head-dim", 16, "--check", "--threads")  # fmt: skip
+    assert status == 0
+    assert 1e-12 < report["max_abs_error"]["out"] < report["tolerance"]
+    assert report["max_abs_error"]["branch"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "name", ["gradients of keys one hop short", "packed documents as one", "padding is attended to"]
+)
+def test_a_wrong_result_is_not_passed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Documents and padding are not in this command's reach: those bugs leave it right."""
+    mutant = next(one for one in MUTANTS if one.name == name)
+    with planted(mutant):
+        status, report = run(capsys, "--seq", 64, "--head-dim", 16, "--check", "--threads")
+    wrong = name.startswith("gradients")
+    assert (status, report["passed"]) == ((1, False) if wrong else (0, True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--world", 3], "ring 2 x ulysses 2 makes 4 ranks, and there are 3"),
+        (["--ulysses", 3], "8 query heads do not divide among so many ranks: right is one of [1, 2, 4, 8]"),
+        (["--kv-heads", 3], "--kv-heads is 3, and 8 query heads do not divide"),
+        (["--layout", "striped"], "'striped' is not one of"),
+    ],
+)
+def test_wrong_values_are_named(arguments: list[object], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["usp", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert message in err and len(err.splitlines()) == 1
