@@ -28,8 +28,8 @@ from labsim.attention.kernels import backward, forward
 from labsim.attention.usp import usp_attention
 from labsim.models.live_bytes import peak_bytes
 from labsim.parallel import launch
-from labsim.parallel.launch import reshaped
 from labsim.parallel.layout import Layout, blocks
+from labsim.parallel.meeting import reshaped
 from labsim.parallel.mesh import Mesh
 
 HEADS, HEAD_DIM = 8, 64

@@ -110,7 +110,7 @@ def command(
     first = os.environ.get("RANK", "0") == "0"
     try:
         with writing_to(out) if first else nullcontext(), wrong_values_exit_2():
-            from ..parallel.launch import joined
+            from ..parallel.meeting import joined
 
             with joined(ring, ulysses, timeout_seconds=rank_timeout) as mesh:
                 places = {"features": features, "begin": begin, "any_template": any_template, "device": device}

@@ -1,9 +1,8 @@
-"""Starting ranks: a few processes on this machine from a function call, or one rank of a job that torchrun started.
+"""Starting ranks on this machine from a function call.
 
     run(work, ring=2, ulysses=2)     four processes here, `work(mesh, ...)` in each; the results come back in order
-    with joined(2, 2) as mesh: ...   this process is one of torchrun's, on one machine or on many
 
-Local ranks meet at a store that the caller's process keeps, on the loopback interface only. They end with the caller,
+They meet at a store that the caller's process keeps, on the loopback interface only. They end with the caller,
 however it ends, and none outlives `run`: a rank that dies, hangs or brings another shape ends the others within the
 limit, with an error that names it.
 """
@@ -21,27 +20,22 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
-from .board import SILENT_SECONDS, Board, note_leaving
-from .group import Alone, Group, RankError
-from .mesh import Mesh, check_degrees, ranks_of
-from .process import Processes
+from .board import SILENT_SECONDS, note_leaving
+from .group import RankError
+from .meeting import PREFIX, meet
+from .mesh import check_degrees
 
 Result = TypeVar("Result")
 LOCAL_TIMEOUT_SECONDS = 15.0
-REMOTE_TIMEOUT_SECONDS = 600.0
 PR_SET_PDEATHSIG = 1
-PREFIX = "labsim"
 
 
 @dataclass(frozen=True)
@@ -175,83 +169,6 @@ def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments:
         end.send((False, RankFailure(place.rank, portable(error), traceback.format_exc())))
     finally:
         end.close()
-
-
-@contextmanager
-def joined(ring: int, ulysses: int, *, timeout_seconds: float = REMOTE_TIMEOUT_SECONDS) -> Iterator[Mesh]:
-    """The mesh of a job that torchrun started; of one rank when nobody did.
-
-    NCCL on GPUs, one per local rank, else gloo.
-
-    Raises:
-        ValueError: degrees that do not multiply to the number of ranks.
-    """
-    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    check_degrees(world, ring, ulysses)
-    if world == 1:
-        yield Mesh.alone()
-        return
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    backend = "nccl" if device == "cuda" else "gloo"
-    with meet(backend, device, rank, world, ring, ulysses, timeout_seconds, None) as mesh:
-        yield mesh
-
-
-@contextmanager
-def meet(
-    backend: str,
-    device: str,
-    rank: int,
-    world: int,
-    ring: int,
-    ulysses: int,
-    timeout_seconds: float,
-    store: dist.Store | None,
-) -> Iterator[Mesh]:
-    """Process groups and board, and their end. Without a store, torchrun's environment says where to meet."""
-    limit = timedelta(seconds=timeout_seconds)
-    if world == 1:
-        yield Mesh.alone()
-        return
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
-    try:
-        base = store if store is not None else dist.distributed_c10d._get_default_store()
-        with Board(dist.PrefixStore(PREFIX, base), rank, world, timeout_seconds) as board:
-            yield mesh_of(device, rank, ring, ulysses, board)
-    finally:
-        dist.destroy_process_group()
-
-
-def mesh_of(device: str, rank: int, ring: int, ulysses: int, board: Board) -> Mesh:
-    """The three groups of this rank."""
-    mesh = init_device_mesh(device, (ring, ulysses), mesh_dim_names=("ring", "ulysses"))
-    rings, columns = ranks_of(ring, ulysses)
-    number = next(board.meshes)
-
-    def group(kind: str, members: list[list[int]], handle: dist.ProcessGroup) -> Group:
-        index, ranks = next((i, ranks) for i, ranks in enumerate(members) if rank in ranks)
-        return Processes(handle, f"{kind}{index} of mesh {number}", ranks, board) if len(ranks) > 1 else Alone()
-
-    return Mesh(
-        group("ring", rings, mesh.get_group("ring")),
-        group("ulysses", columns, mesh.get_group("ulysses")),
-        group("world", [list(range(ring * ulysses))], dist.group.WORLD),
-    )
-
-
-def reshaped(mesh: Mesh, ring: int, ulysses: int) -> Mesh:
-    """Other degrees over the same processes; all of them call it, and none is between two operations.
-
-    Raises:
-        ValueError: degrees that do not multiply to the number of ranks.
-    """
-    check_degrees(mesh.size, ring, ulysses)
-    if not isinstance(mesh.world, Processes):
-        return mesh
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    return mesh_of(device, mesh.world.rank, ring, ulysses, mesh.world.board)
 
 
 def end_with_parent(parent: int) -> None:

@@ -8,8 +8,8 @@ import time
 
 import torch
 
-from labsim.parallel.launch import reshaped
 from labsim.parallel.layout import Layout
+from labsim.parallel.meeting import reshaped
 from labsim.parallel.mesh import Mesh
 from tests.attention.ranks import ttt_on_a_rank
 

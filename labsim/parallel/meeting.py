@@ -1,0 +1,101 @@
+"""How ranks find each other: process groups, board and mesh of one rank.
+
+with joined(2, 2) as mesh: ...   this process is one of torchrun's, on one machine or on many
+with meet(...) as mesh: ...      it has been told where to meet (`launch`)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from .board import Board
+from .group import Alone, Group
+from .mesh import Mesh, check_degrees, ranks_of
+from .process import Processes
+
+REMOTE_TIMEOUT_SECONDS = 600.0
+PREFIX = "labsim"
+
+
+@contextmanager
+def joined(ring: int, ulysses: int, *, timeout_seconds: float = REMOTE_TIMEOUT_SECONDS) -> Iterator[Mesh]:
+    """The mesh of a job that torchrun started; of one rank when nobody did.
+
+    NCCL on GPUs, one per local rank, else gloo.
+
+    Raises:
+        ValueError: degrees that do not multiply to the number of ranks.
+    """
+    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    check_degrees(world, ring, ulysses)
+    if world == 1:
+        yield Mesh.alone()
+        return
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend = "nccl" if device == "cuda" else "gloo"
+    with meet(backend, device, rank, world, ring, ulysses, timeout_seconds, None) as mesh:
+        yield mesh
+
+
+@contextmanager
+def meet(
+    backend: str,
+    device: str,
+    rank: int,
+    world: int,
+    ring: int,
+    ulysses: int,
+    timeout_seconds: float,
+    store: dist.Store | None,
+) -> Iterator[Mesh]:
+    """Process groups and board, and their end. Without a store, torchrun's environment says where to meet."""
+    limit = timedelta(seconds=timeout_seconds)
+    if world == 1:
+        yield Mesh.alone()
+        return
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
+    try:
+        base = store if store is not None else dist.distributed_c10d._get_default_store()
+        with Board(dist.PrefixStore(PREFIX, base), rank, world, timeout_seconds) as board:
+            yield mesh_of(device, rank, ring, ulysses, board)
+    finally:
+        dist.destroy_process_group()
+
+
+def mesh_of(device: str, rank: int, ring: int, ulysses: int, board: Board) -> Mesh:
+    """The three groups of this rank."""
+    mesh = init_device_mesh(device, (ring, ulysses), mesh_dim_names=("ring", "ulysses"))
+    rings, columns = ranks_of(ring, ulysses)
+    number = next(board.meshes)
+
+    def group(kind: str, members: list[list[int]], handle: dist.ProcessGroup) -> Group:
+        index, ranks = next((i, ranks) for i, ranks in enumerate(members) if rank in ranks)
+        return Processes(handle, f"{kind}{index} of mesh {number}", ranks, board) if len(ranks) > 1 else Alone()
+
+    return Mesh(
+        group("ring", rings, mesh.get_group("ring")),
+        group("ulysses", columns, mesh.get_group("ulysses")),
+        group("world", [list(range(ring * ulysses))], dist.group.WORLD),
+    )
+
+
+def reshaped(mesh: Mesh, ring: int, ulysses: int) -> Mesh:
+    """Other degrees over the same processes; all of them call it, and none is between two operations.
+
+    Raises:
+        ValueError: degrees that do not multiply to the number of ranks.
+    """
+    check_degrees(mesh.size, ring, ulysses)
+    if not isinstance(mesh.world, Processes):
+        return mesh
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    return mesh_of(device, mesh.world.rank, ring, ulysses, mesh.world.board)
