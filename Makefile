@@ -24,7 +24,7 @@ test:
 	@$(SETUP) --browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -m "not full"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
 
 test-full:
 	@$(SETUP) --browser
