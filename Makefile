@@ -20,6 +20,7 @@ lab: setup
 	@JUPYTER_PREFER_ENV_PATH=1 $(BIN)/jupyter lab --ip=127.0.0.1 $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
+# Two tests at a time on one thread each: what two cores do best.
 test:
 	@$(SETUP) --browser
 	$(BIN)/ruff check .
