@@ -182,8 +182,8 @@ def unmeasured(setting: StepSetting) -> list[str]:
     said = ["kernels on CUDA: norms save one tensor less than on a CPU, where the formula was checked"]
     if setting.sequence_parallel > 1:
         said.append(
-            f"sequence parallelism: {setting.sequence_parallel} ranks are computed from the length of a shard, without "
-            "the pieces that travel between ranks"
+            f"sequence parallelism: {setting.sequence_parallel} ranks are computed from the length of a shard, which "
+            "was checked on a CPU with ranks of one process; buffers of collectives are not counted"
         )
     return said
 

@@ -119,19 +119,31 @@ function path(points, step = false) {
   return d;
 }
 
+const isPoints = (series) => series.kind === "points" || series.kind === "dots";
+const sizeOf = (series) => (series.kind === "dots" ? 2 : 4.5);
+const isBar = (series) => series.kind === "bar" || series.kind === "stack";
+
+// How high the stacked bars below series n reach at each of its x.
+function heightsBelow(series, n) {
+  const below = (name) => series.slice(0, n).filter((s) => s.kind === "stack")
+    .reduce((sum, s) => sum + (s.y[s.x.indexOf(name)] || 0), 0);
+  return series[n].x.map(below);
+}
+
 function drawSeries(parent, series, look, x, y, place) {
   const centre = (i) => x.at(series.x[i]);
   const rows = series.x.map((_, i) => i);
   const group = node(parent, "g", { class: "labsim-series", "data-name": series.name });
   const tip = (made, i) => node(made, "title", {}, `${series.name}: ${series.x[i]}, ${series.y[i]}`);
 
-  if (series.kind === "bar") {
-    const width = (place.slot * 0.8) / place.groups;
+  if (isBar(series)) {
+    const width = (place.slot * (place.under ? 0.55 : 0.8)) / place.groups;
     const offset = (place.group - (place.groups - 1) / 2) * width;
     for (const i of rows) {
       if (centre(i) === null || y.at(series.y[i]) === null) continue;
-      const zero = y.at(Math.max(y.low, Math.min(0, y.high))) ?? y.at(y.low);
-      const top = y.at(series.y[i]);
+      const below = place.under ? place.under[i] : 0;
+      const zero = y.at(Math.max(y.low, Math.min(below, y.high))) ?? y.at(y.low);
+      const top = y.at(below + series.y[i]);
       const bar = node(group, "path", {
         d: `M${(centre(i) + offset - width * 0.46).toFixed(1)},${zero.toFixed(1)}V${top.toFixed(1)}` +
           `h${(width * 0.92).toFixed(1)}V${zero.toFixed(1)}Z`,
@@ -146,7 +158,7 @@ function drawSeries(parent, series, look, x, y, place) {
     return;
   }
   const middle = rows.map((i) => [centre(i), y.at(series.y[i])]);
-  if (series.kind === "points") {
+  if (isPoints(series)) {
     rows.forEach((i) => errorBar(group, centre(i), series, i, y));
   } else {
     if (series.lo) {
@@ -163,10 +175,10 @@ function drawSeries(parent, series, look, x, y, place) {
       "stroke-dasharray": look.dash.join(" "), "stroke-linejoin": "round", class: "labsim-line",
     });
   }
-  const every = series.kind === "points" ? 1 : Math.max(1, Math.ceil(rows.length / 14));
+  const every = isPoints(series) ? 1 : Math.max(1, Math.ceil(rows.length / 14));
   for (const i of rows) {
     if (i % every || middle[i][0] === null || middle[i][1] === null) continue;
-    tip(marker(group, look.marker, middle[i][0], middle[i][1], look.colour), i);
+    tip(marker(group, look.marker, middle[i][0], middle[i][1], look.colour, sizeOf(series)), i);
   }
 }
 
@@ -217,9 +229,10 @@ function draw(svg, spec, frames, frame, width, id) {
 
   const all = frames.flatMap((f) => f.series);
   const bars = frame.series.filter((s) => s.kind === "bar");
+  const stacks = frame.series.filter((s) => s.kind === "stack");
   const categorical = all.some((s) => s.x.some((v) => typeof v === "string"));
   let x;
-  if (categorical || bars.length) {
+  if (categorical || bars.length || stacks.length) {
     const names = [...new Set(frame.series.flatMap((s) => s.x))];
     if (!categorical) names.sort((a, b) => a - b);
     x = categoryScale(names, box.left, box.right);
@@ -228,9 +241,14 @@ function draw(svg, spec, frames, frame, width, id) {
     x = numericScale(spec.xScale, low, high, box.left + 12, box.right - 12, Math.max(3, width / 90), false);
   }
   const values = (s) => [...s.y, ...(s.lo || []), ...(s.hi || [])];
-  const own = frame.series.flatMap(values).concat(spec.reference ? [spec.reference.y] : [], bars.length ? [0] : []);
+  const tops = frame.series.flatMap((s, n) => (s.kind === "stack" ? heightsBelow(frame.series, n)
+    .map((below, i) => below + (s.y[i] || 0)) : []));
+  const own = frame.series.flatMap(values).concat(
+    tops, spec.reference ? [spec.reference.y] : [], bars.length || stacks.length ? [0] : [],
+  );
   const [low, high] = spec.yRange || extent(own, spec.yScale !== "linear");
-  const y = numericScale(spec.yScale, low, high, box.bottom, box.top + 6, 6, true);
+  const [from, to] = spec.yDown ? [box.top + 6, box.bottom - 6] : [box.bottom, box.top + 6];
+  const y = numericScale(spec.yScale, low, high, from, to, 6, true);
 
   for (const tick of y.ticks) {
     const at = y.at(tick);
@@ -265,8 +283,9 @@ function draw(svg, spec, frames, frame, width, id) {
   }
   let group = 0;
   frame.series.forEach((series, i) => {
-    const place = { slot: x.band || 0, groups: bars.length, group: series.kind === "bar" ? group++ : 0 };
-    if (series.kind === "bar" && i % 4) place.hatch = `${id}-hatch${i}`;
+    const place = { slot: x.band || 0, groups: bars.length || 1, group: series.kind === "bar" ? group++ : 0 };
+    if (series.kind === "stack") [place.under, place.groups] = [heightsBelow(frame.series, i), 1];
+    if (isBar(series) && i % 4) place.hatch = `${id}-hatch${i}`;
     if (place.hatch) hatch(defs, place.hatch, i);
     drawSeries(plot, series, spec.looks[i % spec.looks.length], x, y, place);
   });
@@ -298,17 +317,17 @@ function drawLegend(parent, spec, frame, id) {
     const look = spec.looks[i % spec.looks.length];
     const item = html(parent, "span", "labsim-legend-item");
     const swatch = node(item, "svg", { width: 44, height: 14, "aria-hidden": "true" });
-    if (series.kind === "bar") {
+    if (isBar(series)) {
       const box = { x: 12, y: 0, width: 20, height: 14 };
       node(swatch, "rect", { ...box, fill: look.colour });
       if (i % 4) node(swatch, "rect", { ...box, fill: `url(#${id}-hatch${i})` });
     } else {
-      if (series.kind !== "points") {
+      if (!isPoints(series)) {
         node(swatch, "line", {
           x1: 1, x2: 43, y1: 7, y2: 7, stroke: look.colour, "stroke-width": 2.4, "stroke-dasharray": look.dash.join(" "),
         });
       }
-      marker(swatch, look.marker, 22, 7, look.colour);
+      marker(swatch, look.marker, 22, 7, look.colour, sizeOf(series));
     }
     html(item, "span", "", series.name);
   });

@@ -38,7 +38,7 @@ from .style import LOOKS, widget_css
 MAX_NUMBERS = 20_000
 MAX_BYTES = 2_000_000
 DIGITS = 5
-KINDS = ("line", "points", "bar", "step")
+KINDS = ("line", "points", "dots", "bar", "stack", "step")
 
 _HERE = Path(__file__).parent
 
@@ -73,7 +73,8 @@ class Slider:
 class Series:
     """One line, set of points or set of bars. `lo` and `hi` are the ends of its uncertainty at each x.
 
-    `x` holds numbers, or texts for categories. None, NaN and infinity in `y` are gaps. `kind` is one of KINDS.
+    `x` holds numbers, or texts for categories. None, NaN and infinity in `y` are gaps. `kind` is one of KINDS; those of
+    the kind "stack" stand on each other, the first at the bottom; "dots" are small points.
     """
 
     name: str
@@ -213,6 +214,7 @@ def explore(
     x_scale: str = "linear",
     y_scale: str = "linear",
     y_range: str | tuple[float, float] = "grid",
+    y_down: bool = False,
     reference: Reference | None = None,
 ) -> Explorer:
     """Compute all frames and return the widget that shows them.
@@ -222,6 +224,7 @@ def explore(
         x_scale, y_scale: "linear", "log2" or "log10".
         y_range: "grid", one range that holds all frames, so that moving a slider moves the curve and not the axis;
             "frame", each frame's own; or a pair.
+        y_down: small values at the top, as in a matrix.
 
     Raises:
         ValueError: an empty label, an unknown scale, or a grid above MAX_NUMBERS or MAX_BYTES.
@@ -242,6 +245,7 @@ def explore(
         "xScale": x_scale,
         "yScale": y_scale,
         "yRange": _y_range(y_range, y_scale, frames, reference),
+        "yDown": y_down,
         "reference": asdict(reference) if reference else None,
         "looks": [asdict(look) for look in LOOKS],
         "sliders": [
@@ -329,6 +333,16 @@ def _refuse(amount: str, allowed: str, sliders: Mapping[str, Slider], per_frame:
     )
 
 
+def stacked(series: Sequence[Series]) -> list[float]:
+    """How high the stacked bars are, one height per x."""
+    heights: dict[Any, float] = {}
+    for one in series:
+        if one.kind == "stack":
+            for x, y in zip(one.x, one.y, strict=True):
+                heights[x] = heights.get(x, 0.0) + (y or 0.0)
+    return list(heights.values())
+
+
 def _y_range(
     wanted: str | tuple[float, float], scale: str, frames: Sequence[Frame], reference: Reference | None
 ) -> list[float] | None:
@@ -351,7 +365,8 @@ def _y_range(
     ]
     if reference is not None:
         found.append(reference.y)
-    if any(series.kind == "bar" for frame in frames for series in frame.series) and scale == "linear":
+    found += [top for frame in frames for top in stacked(frame.series)]
+    if any(series.kind in ("bar", "stack") for frame in frames for series in frame.series) and scale == "linear":
         found.append(0.0)
     low, high = min(found, default=0.0), max(found, default=1.0)
     return [low, high] if low < high else [low - 0.5, high + 0.5]

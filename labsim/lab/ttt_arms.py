@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from ..models.config import ModelConfig
 from ..train.ttt.recipe import TTTRecipe
 
-KIND_NAMES = {"eagle3": "EAGLE-3", "eagle3.1": "EAGLE-3.1", "mtp": "MTP"}
+# "eagle3+flag" is EAGLE-3 with one of the two changes that make it EAGLE-3.1.
+KIND_NAMES = {
+    "eagle3": "EAGLE-3",
+    "eagle3+fc_norm": "EAGLE-3 + fc_norm",
+    "eagle3+norm_output": "EAGLE-3 + norm_output",
+    "eagle3.1": "EAGLE-3.1",
+    "mtp": "MTP",
+}
 DEPTHS = 7
 
 
@@ -27,6 +34,17 @@ class Arm:
     kind: str
     ttt: int
     branch: str = "own"
+
+    @property
+    def recipe_kind(self) -> str:
+        """The kind as a recipe names it."""
+        return self.kind.partition("+")[0]
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """Settings of `EagleConfig` beyond those of the kind."""
+        flag = self.kind.partition("+")[2]
+        return {flag: True} if flag else {}
 
     @property
     def key(self) -> str:
@@ -103,7 +121,7 @@ def recipe_of(arm: Arm, seed: int, target: ModelConfig, settings: Settings) -> T
     """The recipe of one training."""
     width = matched_width(target, settings) if arm.kind == "mtp" else settings.intermediate_size
     return TTTRecipe(
-        draft=arm.kind,
+        draft=arm.recipe_kind,
         ttt=arm.ttt,
         steps=settings.steps,
         seq=settings.seq,

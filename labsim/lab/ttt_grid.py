@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from ..drafts.eagle_checkpoint import LoadedDraft, save_draft
+from ..drafts.eagle import EagleDraft
+from ..drafts.eagle_checkpoint import LoadedDraft, TrainedDraft, save_draft
 from ..drafts.vocabulary import count_tokens, coverage
 from ..features.source import Online
 from ..features.store import fingerprint
@@ -116,6 +117,8 @@ class Bench:
 
         with tempfile.TemporaryDirectory() as scratch:
             draft, vocabulary = start_from(begin, recipe, target) if begin else build(recipe, target, self.training)
+            if arm.flags and not begin:
+                draft = flagged(draft, arm.flags)
             source = self.source(draft.config.feature_layers)
             train(
                 draft, vocabulary, target, source, self.training, self.held_out, recipe, Path(scratch), identity={},
@@ -161,6 +164,15 @@ class Bench:
         }
 
 
+def flagged(draft: TrainedDraft, flags: Mapping[str, bool]) -> EagleDraft:
+    """The same start with other switches: every weight that both have is equal, a norm that is new is at 1."""
+    twin = EagleDraft(replace(draft.config, **flags), draft.embedding_VH)
+    twin.initialise(0)
+    new = set(twin.state_dict()) - set(draft.state_dict())
+    twin.load_state_dict(draft.state_dict() | {name: twin.state_dict()[name] for name in new})
+    return twin.to(draft.embedding_VH.device)
+
+
 def as_served(recipe: TTTRecipe) -> TTTRecipe:
     """The recipe to walk by: however a draft was unrolled in training, serving sees the prefix and its own branch."""
     return replace(recipe, mtp_branch="own")
@@ -191,10 +203,11 @@ def build_grid(
     directory: Path | None = None,
     *,
     keep: Sequence[Arm] = CROSSED,
+    keep_seeds: int = 1,
     told: Callable[[Arm, int], None] = lambda _arm, _seed: None,
 ) -> Grid:
-    """Train every arm with every seed. With a directory, go on from what it has, and keep the first seed's drafts of
-    the arms in `keep`.
+    """Train every arm with every seed. With a directory, go on from what it has, and keep the drafts of the arms in
+    `keep` for the first `keep_seeds` seeds.
 
     ValueError when the directory holds a grid of other settings or another target.
     """
@@ -211,12 +224,17 @@ def build_grid(
             if any((one.arm, one.seed) == (arm, seed) for one in grid.trials):
                 continue
             told(arm, seed)
-            kept = directory is not None and seed == seeds[0] and arm in keep
-            out = directory / arm.key if kept else None
+            kept = directory is not None and seed in seeds[:keep_seeds] and arm in keep
+            out = directory / place_of(arm, seeds.index(seed)) if kept else None
             grid = replace(grid, trials=(*grid.trials, bench.train(arm, seed, out)))
             if directory is not None:
                 write_grid(grid)
     return grid
+
+
+def place_of(arm: Arm, turn: int) -> str:
+    """Name of the directory of a draft; `turn` counts the seeds from 0."""
+    return arm.key if turn == 0 else f"{arm.key}-{turn}"
 
 
 def open_grid(target: Target) -> Grid:

@@ -167,6 +167,10 @@ def move(slider) -> None:
         "04_trees.ipynb",
         "05_eagle3.ipynb",
         "06_training_time_test.ipynb",
+        "07_attention_drift.ipynb",
+        "08_why_training_ooms.ipynb",
+        "09_lse_fusion.ipynb",
+        "10_ring_attention.ipynb",
         "15_rollout.ipynb",
     ],
 )

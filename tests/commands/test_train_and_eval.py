@@ -65,6 +65,34 @@ def test_eval_and_generate_take_the_draft(draft: tuple[Path, dict[str, object]])
     assert json.loads(generated.stdout)["identical"] is True
 
 
+def test_eval_asks_in_other_ways_and_disturbs(draft: tuple[Path, dict[str, object]]) -> None:
+    """Without template and opening token a prompt is a few tokens shorter; probes are there by depth."""
+    asked = (
+        "--data",
+        "chat",
+        "--k",
+        "2",
+        "--seeds",
+        "1",
+        "--prompts-per-seed",
+        "2",
+        "--max-new-tokens",
+        "16",
+        "--json",
+    )
+    rows = []
+    for options in ((), ("--template", "none", "--no-bos", "--noise", "0.5"), ("--system", "unseen")):
+        result = call("eval", "--target", "nano", "--draft", str(draft[0]), *asked, *options)
+        assert result.exit_code == 0, result.output
+        rows += json.loads(result.stdout)["rows"]
+    own, bare, told = (row["prompt_tokens"] for row in rows)
+    assert bare < own < told
+    for row in rows:
+        assert row["sink_token"] is None or row["sink_token"] < 4
+        assert len(row["recent_mass"]) == len(row["entropy"]) == 2
+        assert len(row["feature_norm"]) == 3 and row["fused_norm"] > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -77,6 +105,8 @@ def test_eval_and_generate_take_the_draft(draft: tuple[Path, dict[str, object]])
         (("eval", "--target", "nano", "--draft", "none"), "none"),
         (("eval", "--target", "nano", "--draft", "small", "--data", "poems"), "'poems'"),
         (("eval", "--target", "nano", "--draft", "small", "--k", "0"), "0"),
+        (("eval", "--target", "nano", "--draft", "small", "--template", "zephir"), "did you mean 'zephyr'"),
+        (("eval", "--target", "nano", "--draft", "small", "--noise", "0.5"), "feeds itself no state"),
     ],
 )
 def test_wrong_values_are_named(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from labsim.lab.drift_grid import read_figures
 from labsim.lab.explorer import Explorer
-from labsim.lab.explorers import alpha, concurrency, lossless, rollout, trees, ttt
+from labsim.lab.explorers import alpha, concurrency, drift, lossless, lse, memory, ring, rollout, trees, ttt
 from labsim.lab.ttt_grid import read_grid
 from labsim.models.paths import data_directory
 from labsim.sim.cost import break_even, cost_model
 from labsim.sim.memory import requests_that_fit
+from labsim.sim.targets import find_model
+from labsim.train.ttt.memory import StepSetting
+from labsim.train.ttt.memory_peak import peak
 
 EXPLORERS = {
     "what_alpha_buys": alpha.what_alpha_buys,
@@ -17,8 +21,14 @@ EXPLORERS = {
     "break_even_by_concurrency": concurrency.break_even_by_concurrency,
     "three_tails": concurrency.three_tails,
     "traffic_mix": rollout.traffic_mix,
+    "hop_by_hop": ring.hop_by_hop,
+    "who_works_when": ring.who_works_when,
     "chain_or_tree": trees.chain_or_tree,
     "three_words": lossless.three_words,
+    "a_row_in_blocks": lse.a_row_in_blocks,
+    "merge_errors": lse.merge_errors,
+    "probe_by_probe": lambda: drift.probe_by_probe(read_figures(data_directory() / "drift" / "nano")),
+    "bytes_per_rank": memory.bytes_per_rank,
     "depth_by_depth": lambda: ttt.depth_by_depth(read_grid(data_directory() / "ttt" / "nano")),
 }
 
@@ -104,3 +114,11 @@ def test_more_code_or_more_users_flip_the_verdict() -> None:
     assert verdict(0.3, 32, "breakeven") == "go"
     assert verdict(0.3, 256, "breakeven") == "no-go"
     assert verdict(0.0, 1, "policy") == "no-go"
+
+
+def test_the_stacks_are_the_formulas_parts_and_the_target() -> None:
+    frame = memory.bytes_per_rank().set(length=65_536, ttt=4, ranks=2, draft_vocab=32_000, attention="fused")
+    setting = StepSetting(positions=65_536, ttt=4, sequence_parallel=2, logit_chunk=1024)
+    expected = peak(memory.draft_of("llama-3.1-8b"), setting).total + 2 * find_model("llama-3.1-8b").parameters
+    assert sum(series.y[1] for series in frame.series) == pytest.approx(expected / 1e9, rel=1e-3)
+    assert {series.kind for series in frame.series} == {"stack"}

@@ -191,6 +191,15 @@ def test_bars_start_at_zero():
     assert made.spec["yRange"] == [0.0, 6]
 
 
+def test_stacked_bars_reach_from_zero_to_their_sum():
+    def stacks(k):
+        low, high = Series("low", ["a", "b"], [k, 2], kind="stack"), Series("high", ["a", "b"], [3, None], kind="stack")
+        return Frame([low, high], text="t")
+
+    made = explore(stacks, {"k": Slider("K", (1, 2))}, title="t", x_label="x", y_label="y")
+    assert made.spec["yRange"] == [0.0, 5.0], "at K = 2 the first bar is 2 + 3 high, the second 2"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -17,16 +17,16 @@ TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfo
 SHARPNESS = 60  # random weights give flat distributions; real ones are peaked
 
 
-def build_model(directory: Path, seed: int = 0) -> LlamaForCausalLM:
+def build_model(directory: Path, seed: int = 0, layers: int = 2) -> LlamaForCausalLM:
     """A random model of 256 byte tokens and one end token, saved to `directory` in float64."""
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 4096}
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 4096, "num_hidden_layers": layers}
     ends = {"eos_token_id": 256, "bos_token_id": 256}
     return tiny_llama(directory, seed=seed, vocab_size=257, head=SHARPNESS, **sizes, **ends)
 
 
-def tiny_target(directory: Path) -> Target:
-    """The target, loaded like any local directory."""
-    build_model(directory)
+def tiny_target(directory: Path, layers: int = 2) -> Target:
+    """The target, loaded like any local directory. An EAGLE-3 draft wants four layers."""
+    build_model(directory, layers=layers)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

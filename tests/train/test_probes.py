@@ -53,7 +53,9 @@ def test_another_token_may_be_the_sink() -> None:
         AttentionProbe(torch.tensor([0, 3]), sink_token=1)
 
 
-@pytest.mark.parametrize(("steps", "window", "recent"), [(0, 4, 4 / 11), (3, 4, 4 / 14), (3, 2, 2 / 14), (3, 9, 9 / 14)])
+@pytest.mark.parametrize(
+    ("steps", "window", "recent"), [(0, 4, 4 / 11), (3, 4, 4 / 14), (3, 2, 2 / 14), (3, 9, 9 / 14)]
+)
 def test_even_attention(steps: int, window: int, recent: float) -> None:
     """With equal scores each of the 11 + steps keys has the same share, and the window counts keys."""
     q = k = torch.zeros(1, 2, 20, 4)

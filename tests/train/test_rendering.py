@@ -23,7 +23,9 @@ def text(target: Target, rendering: Rendering) -> str:
 
 
 def test_the_four_corners(nano: Target) -> None:
-    own = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhy is it dark?<|im_end|>\n<|im_start|>assistant\n"
+    own = (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhy is it dark?<|im_end|>\n<|im_start|>assistant\n"
+    )
     assert AS_TRAINED(nano, TALK) == nano.encode_chat(TALK)
     assert text(nano, AS_TRAINED) == "<|begin_of_text|>" + own
     assert text(nano, Rendering(bos=False)) == own

@@ -27,7 +27,7 @@ the parts of a `StepBytes` are those of that moment, so they add up.
 How far it holds: checked within 10 % against counted live bytes of the trainer's own step on a CPU (`memory_measure`,
 tests). With `device="cuda"` two things differ by construction and are *not* measured here: a norm is one kernel that
 saves its input but not the normed values, and flash attention repeats keys and values to all heads while it runs.
-Ranks of sequence parallelism are computed from the length of a shard, without the pieces that travel between ranks.
+Ranks of sequence parallelism are computed from the length of a shard, without the buffers of collectives.
 
 Shapes: L positions of a row, P places that the teacher judges, k TTT steps, C places of a chunk, H draft width, F
 width of the concatenated taps, E target width, A query width (heads x head dimension), K key width, D head dimension, I
@@ -122,13 +122,14 @@ class DraftShape:
         }
         return found | ({"head": h * self.draft_vocab} if third else {})
 
-    def largest(self) -> int:
-        """Parameters of the largest matrix but the head."""
+    def largest(self, layer: bool = False) -> int:
+        """Parameters of the largest matrix but the head; `layer`: of those that every step runs through."""
         h, a = self.hidden, self.heads * self.head_dim
         if self.kind == "heads":
             return h * h
         third = self.kind.startswith("eagle3")
-        return h * max(self.intermediate, a * (2 if third else 1), self.feature_width if third else 2 * h)
+        join = self.feature_width if third else 2 * h
+        return h * max(self.intermediate, a * (2 if third else 1), 0 if layer and third else join)
 
     def vectors(self, ttt: int) -> int:
         """Trained parameters of norms and biases."""

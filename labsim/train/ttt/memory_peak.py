@@ -71,15 +71,19 @@ class _Step:
         # The parallel heads' own heads carry no name that sets them apart, so Muon trains them.
         return matrices if self.shape.kind == "heads" else {k: v for k, v in matrices.items() if k != "head"}
 
-    def weights_cast(self) -> float:
-        """Autocast's copies of the matrices, which backward reads; a borrowed head is cast anew in every step."""
+    def weights_cast(self, layer: bool = True) -> float:
+        """Autocast's copies of the matrices, which backward reads.
+
+        A borrowed head is cast anew in every step, a chunk's cast dies with the chunk, and the casts of a layer that is
+        computed again live while it is (`layer`).
+        """
         if not self.setting.bf16:
             return 0.0
         shape, setting = self.shape, self.setting
         matrices = shape.matrices(setting.ttt)
-        borrowed = setting.ttt * shape.vocab * shape.hidden if shape.kind in WHOLE_VOCABULARY else 0
-        # A chunk's cast dies with the chunk.
-        return 2.0 * (sum(matrices.values()) + (-matrices.get("head", 0) if self.chunked else borrowed))
+        head = setting.ttt * shape.vocab * shape.hidden if shape.kind in WHOLE_VOCABULARY else matrices.pop("head", 0)
+        of_layer = sum(number for name, number in matrices.items() if name != "head")
+        return 2.0 * ((of_layer if layer or not self.recomputed else 0) + (0 if self.chunked else head))
 
     # --- activations -----------------------------------------------------------------------------------------------
 
@@ -145,28 +149,27 @@ class _Step:
         """The state that only the next step saved, which has left when backward comes to this one."""
         return step_tensors(self.shape, self.setting, step).get("state handed on", 0.0)
 
-    def layer_backward(self, step: int) -> float:
-        """Gradients in flight in a layer, above what it saved: the feed-forward's, or a naive score matrix's."""
+    def in_flight(self, step: int, weight: float) -> float:
+        """Above what a layer saved, while it is gone through backwards; `weight` is one matrix's new gradient."""
         shape, setting = self.shape, self.setting
+        h, ff = shape.hidden * FP32, shape.intermediate * setting.compute
         if shape.kind == "heads":
-            return self.length * shape.hidden * (FP32 + setting.compute)
-        # Of the feed-forward: three gradients beside three of its four tensors; of a norm: three of its width.
-        flight = max(2 * shape.intermediate * setting.compute, 3 * shape.hidden * FP32)
-        if self.recomputed:  # embedding, a norm's square and, under autocast, the wide inputs of products
-            wide = {"eagle3": 3, "eagle3.1": 3, "mtp": 2, "eagle1": 1}[shape.kind] if setting.bf16 else 0
-            flight = max(flight, (2 + wide) * shape.hidden * FP32)
-        flight += shape.hidden * FP32
-        # Of attention: dq, and in float32 query, output, their gradients and products, when the feed-forward is gone.
-        wide = shape.heads * shape.head_dim * (28 if setting.bf16 else 24)
-        flight = max(flight, wide - 4 * shape.intermediate * setting.compute)
+            return self.length * shape.hidden * (FP32 + setting.compute) + weight
+        later = 0.0
         if step < setting.ttt - 1:  # of the state, keys and values, from the later steps
-            kv = 2 * shape.kv_heads * shape.head_dim * setting.compute
-            flight += shape.hidden * FP32 + (step + 1) * kv
-        flight *= self.length
+            later = h + (step + 1) * 2 * shape.kv_heads * shape.head_dim * setting.compute
+        # Of a norm: three of its width. Of the feed-forward: three gradients beside three of its four tensors, and the
+        # last norm's two are gone. Of attention: dq, and in float32 query, output, their gradients and products, when
+        # the feed-forward is gone.
+        attention = shape.heads * shape.head_dim * (28 if setting.bf16 else 24) - 4 * ff
+        flight = self.length * max(3 * h, 2 * ff - 2 * h, attention)
         if setting.attention == "naive":
-            spent = self.length * 4 * shape.intermediate * setting.compute
-            flight = max(flight, 2 * self.scores(step) - spent)
-        return flight
+            flight = max(flight, 2 * self.scores(step) - self.length * 4 * ff)
+        flight += weight
+        if self.recomputed:  # while it is computed again: embedding, a norm's square, wide inputs of narrow products
+            wide = {"eagle3": 3, "eagle3.1": 3, "mtp": 2, "eagle1": 1}[shape.kind] if setting.bf16 else 0
+            flight = max(flight, self.length * (2 + wide) * h)
+        return flight + self.length * (h + later)
 
     def scores(self, step: int) -> float:
         """One naive score matrix."""
@@ -190,13 +193,18 @@ class _Step:
         """The head as autocast narrows it for one chunk."""
         return self.shape.rows * self.shape.hidden * 2.0 if self.setting.bf16 else 0.0
 
-    def logits_backward(self) -> float:
+    def logits_backward(self, step: int) -> float:
         """Gradients of a step's logits, above its saved log-softmax; then that is gone and the head's gradient new."""
         setting = self.setting
         if not self.chunked:
-            return max(2 * self.logit, self.head_matrix() * setting.compute)
+            # Added to the later steps' sum, it takes a third tensor.
+            new = (1 if step == setting.ttt - 1 or self.shape.kind == "heads" else 2) * self.head_matrix()
+            return max(2 * self.logit, new * setting.compute - self.logit)
+        # A chunk's gradient of the head is added to the sum of those before it into a third one.
         chunk, whole = self.chunk_bytes()
-        return max(2 * chunk + whole, self.chunk_cast() + max(3 * chunk, 2 * chunk + self.head_matrix() * FP32))
+        head = self.head_matrix()
+        product = self.chunk_cast() + max(3 * chunk, 2 * chunk + head * setting.compute)
+        return max(2 * chunk + whole, product, 2 * head * FP32)
 
     def head_matrix(self) -> int:
         """Parameters of the head that one step trains."""
@@ -218,13 +226,15 @@ class _Step:
         kept = [self.kept(step) for step in range(setting.ttt)]
         found: dict[str, dict[str, float]] = {}
 
-        def moment(name: str, gradients: float, logits: float, activations: float, forward: bool = False) -> None:
+        def moment(
+            name: str, gradients: float, logits: float, activations: float, *, forward: bool = False, cast: bool = True
+        ) -> None:
             extra = {
                 "gradients": before + gradients,
                 "features": self.taps(forward),
                 "teacher": teacher,
                 "logits": logits,
-                "activations": activations + self.entry() + self.weights_cast(),
+                "activations": activations + self.entry() + self.weights_cast(cast),
             }
             parts = dict.fromkeys(PARTS, 0.0)
             for addend in (self.resident(), extra):
@@ -242,12 +252,14 @@ class _Step:
         stream = self.length * shape.hidden * FP32
         for step in {last, max(0, last - 1), 0}:
             sums, here = self.gradients_behind(step), sum(kept[:step])
-            made = self.saved_logits(step + 1) + self.logits_backward()
-            moment(f"logits {step}", sums, made, here + kept[step] + stream)
-            first = (self.head_matrix() if step == last else shape.largest()) * setting.compute
-            whole = self.layer(step) + self.layer_backward(step) - self.length * self.handed_on(step)
-            moment(f"layer {step}", sums + first, self.saved_logits(step), here + whole)
-        moment("end of backward", trained + shape.largest() * setting.compute, 0.0, -self.weights_cast())
+            made = self.saved_logits(step + 1) + self.logits_backward(step)
+            if self.chunked and step == last:  # the sum of the chunks so far
+                made += self.head_matrix() * FP32
+            moment(f"logits {step}", sums, made, here + kept[step] + stream, cast=False)
+            first = (self.head_matrix() if step == last else 2 * shape.largest(layer=True)) * setting.compute
+            whole = self.layer(step) + self.in_flight(step, first) - self.length * self.handed_on(step)
+            moment(f"layer {step}", sums, self.saved_logits(step), here + whole)
+        moment("end of backward", trained, 0.0, -self.weights_cast())
         update = self.update_bytes()
         moment("optimizer", trained - before + update, 0.0, 0.0)
         found["optimizer"]["activations"] = 0.0

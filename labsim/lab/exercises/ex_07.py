@@ -1,0 +1,316 @@
+"""Exercises of notebook 07: what does EAGLE-3.1 mend?"""
+
+from __future__ import annotations
+
+import math
+
+from ..check import Check, Misconception, value_check
+from ..exercise import Exercise
+from .drift_by_hand import (
+    CAUSES,
+    CURVES,
+    centred,
+    fused_input,
+    handed_on,
+    norm_over_all,
+    rms,
+    rms_norm,
+    shares,
+    some_layers,
+    some_output,
+    some_state,
+    some_weights,
+    unit_length,
+)
+
+_RIGHT = {letter: fault for letter, fault in CURVES.items()}
+
+
+def _swapped(one: str, other: str) -> dict[str, str]:
+    return _RIGHT | {one: _RIGHT[other], other: _RIGHT[one]}
+
+
+EXERCISES = (
+    Exercise(
+        id="07.1",
+        title="The size of a state",
+        minutes=3,
+        difficulty="warm-up",
+        prompt=(
+            "`x` is a state, a list of numbers. Return its root mean square: the size that all probes of this page "
+            "print, and that does not depend on how wide the model is."
+        ),
+        hints=(
+            "Read the name backwards: square, mean, root.",
+            "Square every entry, take the mean of the squares, then the square root.",
+            "`(sum(v * v for v in x) / len(x)) ** 0.5`",
+        ),
+        check=Check(
+            reference=rms,
+            cases=[([3.0, -4.0],), ([2.0, 2.0, 2.0, 2.0],)],
+            random_cases=lambda rng: (some_state(rng),),
+            misconceptions=[
+                Misconception(
+                    "the length of the vector",
+                    "That is |x|, which grows with the width: a state four times as wide would look twice as large. "
+                    "Divide the sum of squares by the number of entries first.",
+                    wrong=lambda x: math.sqrt(sum(value * value for value in x)),
+                ),
+                Misconception(
+                    "no root",
+                    "That is the mean square. Twice the state would look four times as large: take the root.",
+                    wrong=lambda x: sum(value * value for value in x) / len(x),
+                ),
+                Misconception(
+                    "the mean of absolute values",
+                    "The mean of |x_i| is another size, never above the root mean square. Norms divide by the latter.",
+                    wrong=lambda x: sum(map(abs, x)) / len(x),
+                ),
+                Misconception(
+                    "the standard deviation",
+                    "That takes the mean off first, as LayerNorm does. RMSNorm, and this probe, do not.",
+                    wrong=lambda x: math.sqrt(sum((v - sum(x) / len(x)) ** 2 for v in x) / len(x)),
+                ),
+            ],
+        ),
+        takeaway="|x| / sqrt(d): comparable between widths, and exactly 1 after an RMSNorm with weights of 1.",
+    ),
+    Exercise(
+        id="07.2",
+        title="Three layers of one size",
+        minutes=6,
+        difficulty="easy",
+        prompt=(
+            "`low`, `middle` and `high` are the target's states after three layers at one position; `high` is much "
+            "the largest. Return the list that `fc` reads in EAGLE-3.1: the `fc_norm`s applied, all their weights 1 "
+            "and eps 0, then concatenated."
+        ),
+        hints=(
+            "EAGLE-3.1 has three `fc_norm`s, one per layer, each as wide as the target. What sizes come out of them?",
+            "Each layer is divided by its *own* root mean square. Then the three stand one behind the other.",
+            "`[v / rms(part) for part in (low, middle, high) for v in part]`",
+        ),
+        check=Check(
+            reference=fused_input,
+            cases=[([0.3, -0.4], [3.0, 4.0], [50.0, -10.0])],
+            random_cases=some_layers,
+            misconceptions=[
+                Misconception(
+                    "one norm over all three",
+                    "That is `norm_before_fc`, which gpt-oss drafts have. It keeps the proportions: the high layer is "
+                    "as dominant as before. 3.1 norms each layer by itself.",
+                    wrong=norm_over_all,
+                ),
+                Misconception(
+                    "no norm at all",
+                    "That is what EAGLE-3 reads. The largest layer then dominates whatever `fc` starts from.",
+                    wrong=lambda low, middle, high: [*low, *middle, *high],
+                ),
+                Misconception(
+                    "unit length in place of unit size",
+                    "Each part has length 1 now, so its entries shrink with the width. RMSNorm makes the root mean "
+                    "square 1.",
+                    wrong=lambda low, middle, high: [v for part in (low, middle, high) for v in unit_length(part)],
+                ),
+                Misconception(
+                    "LayerNorm",
+                    "RMSNorm does not take the mean off.",
+                    wrong=lambda low, middle, high: [v for part in (low, middle, high) for v in centred(part)],
+                ),
+                Misconception(
+                    "only the high layer is normed",
+                    "The others keep their own sizes then, and those differ too. Each layer has its norm.",
+                    wrong=lambda low, middle, high: [*low, *middle, *rms_norm(high, [1.0] * len(high))],
+                ),
+            ],
+        ),
+        takeaway="After fc_norm all three layers enter at one size, whatever the target made of them.",
+    ),
+    Exercise(
+        id="07.3",
+        title="What is handed on",
+        minutes=6,
+        difficulty="medium",
+        prompt=(
+            "`raw` is what a draft's decoder layer puts out, `weight` the final norm's weight (eps 0). Return the pair "
+            "`(head, state)`: what the head reads, and what the next depth consumes. `norm_output` is the config's "
+            "flag: true for EAGLE-3.1, false for EAGLE-3."
+        ),
+        hints=(
+            "The head reads the same thing in both. Only one of the two results depends on the flag.",
+            "`head` is the normed state: raw / rms(raw), times the weight entry by entry. 3.1 hands on *that*; EAGLE-3 "
+            "hands on `raw` as it is.",
+            "`normed = [v / rms(raw) * w for v, w in zip(raw, weight)]`, then `normed, normed if norm_output else raw`",
+        ),
+        check=Check(
+            reference=handed_on,
+            cases=[([3.0, -4.0], [1.0, 2.0], True), ([3.0, -4.0], [1.0, 2.0], False)],
+            random_cases=some_output,
+            random_count=16,
+            misconceptions=[
+                Misconception(
+                    "raw feedback in both",
+                    "The flag changes nothing in your function. A released trainer had exactly this: drafts right at "
+                    "depth 1 and off from depth 2 on.",
+                    wrong=lambda raw, weight, norm_output: (rms_norm(raw, weight), list(raw)),
+                ),
+                Misconception(
+                    "the flag taken for the head's norm",
+                    "`norm_output` is about what the next depth consumes. The head reads the normed state in both "
+                    "generations.",
+                    wrong=lambda raw, weight, norm_output: (
+                        rms_norm(raw, weight) if norm_output else list(raw),
+                        list(raw),
+                    ),
+                ),
+                Misconception(
+                    "normed twice",
+                    "The head sees the very state that is handed on, normed once. Norming it again undoes the weight.",
+                    wrong=lambda raw, weight, norm_output: (
+                        (rms_norm(rms_norm(raw, weight), weight), rms_norm(raw, weight))
+                        if norm_output
+                        else handed_on(raw, weight, False)
+                    ),
+                ),
+                Misconception(
+                    "the weight forgotten",
+                    "An RMSNorm ends with a weight per entry; without it the state that is handed on is another one.",
+                    wrong=lambda raw, weight, norm_output: handed_on(raw, [1.0] * len(raw), norm_output),
+                ),
+                Misconception(
+                    "the flag upside down",
+                    "`norm_output` true means: hand on the *normed* state.",
+                    wrong=lambda raw, weight, norm_output: handed_on(raw, weight, not norm_output),
+                ),
+                Misconception(
+                    "always normed",
+                    "That is 3.1. EAGLE-3, with the flag off, hands on the raw state.",
+                    wrong=lambda raw, weight, norm_output: handed_on(raw, weight, True),
+                ),
+            ],
+        ),
+        takeaway="One line of code is the whole of 3.1's feedback, and depth 1 cannot show whether it is right.",
+    ),
+    Exercise(
+        id="07.4",
+        title="Where the attention goes",
+        minutes=8,
+        difficulty="medium",
+        prompt=(
+            "`weights` is the attention of one query of a chain: the prefix's keys from the text's beginning, then "
+            "the `steps` keys of its own branch, the query's own key last. They stand at consecutive positions. Return "
+            "`(sink, recent, own)`: the share of the token at position `sink`, of the last `window` positions, the "
+            "query's own among them, and of the whole own branch."
+        ),
+        hints=(
+            "All keys of one query lie in one row: prefix and branch are consecutive positions. Where does the row "
+            "end?",
+            "`own` is the last `steps` weights. `recent` is the last `window` weights, wherever the prefix ends. "
+            "`sink` is one weight.",
+            "`weights[sink], sum(weights[-window:]), sum(weights[-steps:])`",
+        ),
+        check=Check(
+            reference=shares,
+            cases=[([0.4, 0.1, 0.1, 0.1, 0.2, 0.1], 2, 3, 0), ([0.1, 0.5, 0.1, 0.1, 0.1, 0.05, 0.05], 3, 2, 1)],
+            random_cases=some_weights,
+            misconceptions=[
+                Misconception(
+                    "recent means recent in the prefix",
+                    "The draft's own tokens are the most recent ones there are. The window ends at the query, not "
+                    "where the prefix ends.",
+                    wrong=lambda weights, steps, window, sink: (
+                        weights[sink],
+                        sum(weights[: len(weights) - steps][-window:]),
+                        sum(weights[-steps:]),
+                    ),
+                ),
+                Misconception(
+                    "the window is put before the branch",
+                    "That counts `window` prefix tokens *and* the branch. The window is measured from the query.",
+                    wrong=lambda weights, steps, window, sink: (
+                        weights[sink],
+                        sum(weights[-steps - window :]),
+                        sum(weights[-steps:]),
+                    ),
+                ),
+                Misconception(
+                    "the query itself does not count",
+                    "The query's own key is the last of the `window`; you left it out of the window.",
+                    wrong=lambda weights, steps, window, sink: (
+                        weights[sink],
+                        sum(weights[-window - 1 : -1]),
+                        sum(weights[-steps:]),
+                    ),
+                ),
+                Misconception(
+                    "only its own key",
+                    "A branch is everything this chain has drafted so far, not the last token alone.",
+                    wrong=lambda weights, steps, window, sink: (weights[sink], sum(weights[-window:]), weights[-1]),
+                ),
+                Misconception(
+                    "the sink is the largest weight",
+                    "The sink is a place, found once on the target. A large weight elsewhere is no sink.",
+                    wrong=lambda weights, steps, window, sink: (
+                        max(weights),
+                        sum(weights[-window:]),
+                        sum(weights[-steps:]),
+                    ),
+                ),
+                Misconception(
+                    "the sink is always the first token",
+                    "In Qwen it is the second. Take the place that you are given.",
+                    wrong=lambda weights, steps, window, sink: (
+                        weights[0],
+                        sum(weights[-window:]),
+                        sum(weights[-steps:]),
+                    ),
+                ),
+            ],
+        ),
+        takeaway="Shares overlap: as the branch grows it fills the window, so compare drafts at the same depth.",
+    ),
+    Exercise(
+        id="07.5",
+        title="Find the fault",
+        minutes=10,
+        difficulty="hard",
+        prompt=(
+            "Three copies of one EAGLE-3.1 draft, A, B and C, each with one fault planted; their curves are above. "
+            "Which is which? Give a dictionary such as {'A': ..., 'B': ..., 'C': ...}. The candidates: "
+            + "; ".join(f"`{name}` ({cause})" for name, cause in CAUSES.items())
+            + "."
+        ),
+        hints=(
+            "Look at depth 1 first. Which faults can spoil the very first guess, and which cannot, because it reads "
+            "the target's true states?",
+            "Nothing at any depth: the guesses name the wrong tokens. Right at depth 1 and dead behind it: what depth "
+            "1 hands on is wrong. Lower everywhere but alive: what the draft reads is wrong, but not absurd.",
+            "A zero curve is a mapping fault; a curve that breaks at depth 2 is a feedback fault; the remaining one "
+            "misses the norms before `fc`.",
+        ),
+        check=value_check(
+            _RIGHT,
+            {
+                "feedback and fusion exchanged": (
+                    _swapped(*sorted(k for k, v in CURVES.items() if v in ("feedback-flag", "fc-norm-flag-off"))),
+                    "Without `fc_norm` the very first guess already reads something else than in training. A feedback "
+                    "fault leaves depth 1 exactly as it was: compare the first points with the healthy draft's.",
+                ),
+                "feedback and mapping exchanged": (
+                    _swapped(*sorted(k for k, v in CURVES.items() if v in ("feedback-flag", "d2t-zeros"))),
+                    "With zeros in d2t every draft id names the wrong token, at depth 1 as well: nothing is accepted.",
+                ),
+                "fusion and mapping exchanged": (
+                    _swapped(*sorted(k for k, v in CURVES.items() if v in ("d2t-zeros", "fc-norm-flag-off"))),
+                    "A missing norm blurs what the draft reads; it still guesses. Wrong ids leave nothing.",
+                ),
+                "layers one off": (
+                    _RIGHT | {next(k for k, v in CURVES.items() if v == "fc-norm-flag-off"): "layers-one-off"},
+                    "Neighbouring layers are so alike that this fault hardly shows on this target; the missing norms "
+                    "cost more.",
+                ),
+            },
+        ),
+        takeaway="Depth 1 tells input faults from feedback faults; a flat zero is a mapping. Then ask the doctor.",
+    ),
+)
