@@ -1,4 +1,4 @@
-"""`python -m labsim.train` is `labsim train`, for torchrun: `torchrun --nproc-per-node 4 -m labsim.train --ring 2 ...`."""
+"""`torchrun --nproc-per-node 4 -m labsim.train --ring 2 --ulysses 2 ...` is `labsim train` on four ranks."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -68,12 +70,14 @@ def test_the_same_acceptance(stopped: bool) -> None:
     generator = torch.Generator().manual_seed(4)
     documents = [
         Document((str(n), 0), "chat", tuple(torch.randint(0, 12, (n,), generator=generator).tolist()), 9, True, stopped)
-        for n in (15, 30, 60, 90)
+        for n in (*range(12, 40), 60, 90)
     ]
     recipe = TTTRecipe(draft="eagle3.1", ttt=2)
     expected = estimate(draft, documents, Random(), head, vocabulary, recipe, 7)
     assert walk(draft, documents, Random(), head, vocabulary, 7) == expected
     assert 10 < expected.accepted < expected.steps * 6, "the case must tell something"
+    cut = [replace(one, stopped=not stopped) for one in documents]
+    assert walk(draft, cut, Random(), head, vocabulary, 7) != expected, "some chain must reach the answer's end"
 
 
 def test_a_sampled_answer_is_named() -> None:

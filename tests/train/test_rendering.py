@@ -53,7 +53,7 @@ def test_templates_by_name_and_by_file(nano: Target, tmp_path: Path) -> None:
     path.write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}")
     assert text(nano, Rendering(template=template_called(str(path), nano))).endswith("[Be brief.][Why is it dark?]")
     assert template_called("own", nano) == "own"
-    with pytest.raises(ValueError, match="template 'zephir' is neither own, none.*did you mean 'zephyr'"):
+    with pytest.raises(ValueError, match=r"template 'zephir' is neither own, none.*did you mean 'zephyr'"):
         template_called("zephir", nano)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is not UTF-8 text"):

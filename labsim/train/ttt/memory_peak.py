@@ -256,7 +256,9 @@ class _Step:
             if self.chunked and step == last:  # the sum of the chunks so far
                 made += self.head_matrix() * FP32
             moment(f"logits {step}", sums, made, here + kept[step] + stream, cast=False)
-            first = (self.head_matrix() if step == last else 2 * shape.largest(layer=True)) * setting.compute
+            # New gradient and third tensor of a sum; a layer that is computed again is fullest before either is there.
+            new = (1 if self.recomputed else 2) * shape.largest(layer=True)
+            first = (self.head_matrix() if step == last else new) * setting.compute
             whole = self.layer(step) + self.in_flight(step, first) - self.length * self.handed_on(step)
             moment(f"layer {step}", sums, self.saved_logits(step), here + whole)
         moment("end of backward", trained, 0.0, -self.weights_cast())
