@@ -176,3 +176,18 @@ def test_settings_that_cannot_be_are_refused() -> None:
         StepSetting(positions=8, places=9)
     with pytest.raises(ValueError, match="ttt is 0"):
         StepSetting(positions=8, ttt=0)
+
+
+@pytest.mark.parametrize(("length", "steps"), [(200, 1), (384, 2), (512, 2), (700, 1)])
+def test_a_large_vocabulary_makes_the_teacher_the_fullest_moment(length: int, steps: int) -> None:
+    """Chunks of the target's logits outweigh a short row, as with SmolLM2's 49,152 tokens."""
+    shape = DraftShape(
+        kind="eagle3", hidden=96, target_hidden=96, vocab=16_384, draft_vocab=1024, features=3, heads=4, kv_heads=2,
+        head_dim=24, intermediate=256,
+    )  # fmt: skip
+    setting = StepSetting(positions=length, ttt=steps, bf16=False, state_bytes=4, device="cpu")
+    case = random_case(shape, setting)
+    predicted = peak(shape, case.setting())
+    step = max(total for name, total in predicted.moments.items() if name != "optimizer") - predicted.resident
+    assert step == pytest.approx(measure(case).peak, rel=0.10)
+    assert max(predicted.moments, key=predicted.moments.__getitem__) == "teacher"

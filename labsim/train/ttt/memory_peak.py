@@ -242,8 +242,10 @@ class _Step:
                     parts[part] += amount
             found[name] = parts
 
-        rows = min(TEACHER_ROWS, self.places) * (shape.vocab + (0 if self.chunked else 2 * shape.rows)) * FP32
-        moment("teacher", 0.0, rows, -self.entry() - self.weights_cast())
+        # Two chunks of the target's logits are alive, or the last one while p is put together; no tap is copied yet.
+        two, one = (min(count, self.places) * shape.vocab * FP32 for count in (TEACHER_ROWS, TEACHER_ROWS // 2))
+        not_yet = self.taps(False) - self.length * shape.target_hidden * setting.state_bytes
+        moment("teacher", 0.0, max(two, one + teacher), -self.entry() - self.weights_cast() - not_yet)
         logits = self.saved_logits(setting.ttt) + self.logits_made()
         moment("forward", 0.0, logits, sum(kept) + self.local(), forward=True)
         if setting.attention == "naive" and not setting.checkpointing:
