@@ -24,14 +24,13 @@ from pathlib import Path
 
 import torch
 from peers.ttt_case import EPS, ROPE_THETA, Case, draw
-from peers.ttt_ours import teacher_entropy, ttt_loss
+from peers.ttt_ours import config_of, teacher_entropy, ttt_loss
 from safetensors.torch import load_file, save_file
 from ttt_step import furthest, peer_python
 
 from labsim.checkpoints.export import export
 from labsim.drafts.eagle import EagleDraft
 from labsim.drafts.eagle_checkpoint import save_draft
-from labsim.drafts.eagle_config import EagleConfig
 from labsim.drafts.vocabulary import DraftVocabulary
 
 HERE = Path(__file__).resolve().parent
@@ -65,22 +64,8 @@ class Agreement:
 
 def draft_of(case: Case, flags: tuple[str, ...], seed: int = 7) -> EagleDraft:
     """A draft with the case's sizes and these flags; norm weights around 1."""
-    sizes = case.sizes
-    config = EagleConfig(
-        vocab_size=sizes.vocab,
-        draft_vocab_size=sizes.draft_vocab,
-        hidden_size=sizes.hidden,
-        target_hidden_size=sizes.hidden,
-        intermediate_size=sizes.intermediate,
-        num_heads=sizes.heads,
-        num_kv_heads=sizes.kv_heads,
-        head_dim=sizes.head,
-        feature_layers=(2, TARGET_LAYERS // 2, TARGET_LAYERS - 3),
-        max_positions=256,
-        rms_norm_eps=EPS,
-        rope={"rope_theta": ROPE_THETA, "rope_scaling": None},
-        **dict.fromkeys(flags, True),
-    )
+    layers = (2, TARGET_LAYERS // 2, TARGET_LAYERS - 3)
+    config = config_of(case, feature_layers=layers, max_positions=256, **dict.fromkeys(flags, True))
     draft, generator = EagleDraft(config, case.embedding_VH), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in draft.parameters():

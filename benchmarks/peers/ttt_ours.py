@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn.functional import linear, rms_norm
 
@@ -11,25 +13,29 @@ from labsim.drafts.eagle_config import EagleConfig
 from .ttt_case import EPS, ROPE_THETA, Case
 
 
+def config_of(case: Case, **settings: Any) -> EagleConfig:
+    """An EAGLE-3 draft with the sizes of the case; `settings` say the rest."""
+    sizes = case.sizes
+    return EagleConfig(
+        vocab_size=sizes.vocab,
+        draft_vocab_size=sizes.draft_vocab,
+        hidden_size=sizes.hidden,
+        target_hidden_size=sizes.hidden,
+        intermediate_size=sizes.intermediate,
+        num_heads=sizes.heads,
+        num_kv_heads=sizes.kv_heads,
+        head_dim=sizes.head,
+        rms_norm_eps=EPS,
+        rope={"rope_theta": ROPE_THETA, "rope_scaling": None},
+        **settings,
+    )
+
+
 class Ours:
     """A draft with the weights of the case, and its loss on the inputs of the case."""
 
     def __init__(self, case: Case, attention: str = "auto", *, frozen_head: bool = False) -> None:
-        sizes = case.sizes
-        config = EagleConfig(
-            vocab_size=sizes.vocab,
-            draft_vocab_size=sizes.draft_vocab,
-            hidden_size=sizes.hidden,
-            target_hidden_size=sizes.hidden,
-            intermediate_size=sizes.intermediate,
-            num_heads=sizes.heads,
-            num_kv_heads=sizes.kv_heads,
-            head_dim=sizes.head,
-            feature_layers=(2, 15, 27),
-            max_positions=case.length + case.ttt,
-            rms_norm_eps=EPS,
-            rope={"rope_theta": ROPE_THETA, "rope_scaling": None},
-        )
+        config = config_of(case, feature_layers=(2, 15, 27), max_positions=case.length + case.ttt)
         self.case, self.kernel = case, attention
         self.draft = EagleDraft(config, case.embedding_VH).to(case.features_1LF.device)
         self.draft.load_state_dict(case.weights)
