@@ -1,4 +1,4 @@
-"""Write requirements.lock: what pip resolves today for labsim[lab,test], pinned.
+"""Write requirements.lock: what pip resolves today for labsim[lab,site,test], pinned.
 
     python scripts/update_lock.py            # in a Python 3.11, the oldest supported one
 
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
 HEADER = """\
-# Pinned versions for labsim[lab,test], Python 3.11 to 3.13. Written by scripts/update_lock.py; do not edit by hand.
+# Pinned versions for labsim[lab,site,test], Python 3.11 to 3.13. Written by scripts/update_lock.py; do not edit by hand.
 # CUDA libraries are not listed: the torch build that set-up chooses brings its own.
 """
 
@@ -26,7 +26,7 @@ HEADER = """\
 def resolve() -> dict[str, str]:
     """name -> version of every distribution that a fresh environment would receive."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
-    command += [f"{ROOT}[lab,test]", "torch==2.13.0"]
+    command += [f"{ROOT}[lab,site,test]", "torch==2.13.0"]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = {}
     for item in report["install"]:

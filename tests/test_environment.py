@@ -26,8 +26,7 @@ DIRECT = [
     Requirement(line)
     for line in [
         *PROJECT["dependencies"],
-        *PROJECT["optional-dependencies"]["lab"],
-        *PROJECT["optional-dependencies"]["test"],
+        *(line for extra in ("lab", "site", "test") for line in PROJECT["optional-dependencies"][extra]),
     ]
 ]
 
