@@ -40,6 +40,7 @@ def main() -> None:
         fresh.write_text(json.dumps(wanted))
         fresh.replace(STAMP)
     fetch_smollm2()
+    fetch_assets()
     if arguments.browser:
         install_browser()
 
@@ -133,6 +134,19 @@ def fetch_smollm2() -> None:
     command = [str(VENV / "bin" / "python"), "-m", "labsim", "target", "smollm2"]
     if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
         print("Going on without SmolLM2 (see above); everything but the cells that need it works.", flush=True)
+
+
+def fetch_assets() -> None:
+    """Fetch what slides and site are made of, 9 MB once. Without it the course runs all the same, so never fail."""
+    sys.path.insert(0, str(ROOT))
+    from labsim.lab.assets import PACKAGES, AssetUnavailable, fetch
+
+    for name in PACKAGES:
+        try:
+            fetch(name, say=lambda line: print(line, flush=True))
+        except (AssetUnavailable, ValueError) as error:
+            print(f"Going on without slides and site: {error}", flush=True)
+            return
 
 
 def install_browser() -> None:
