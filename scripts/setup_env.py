@@ -137,7 +137,7 @@ def fetch_smollm2() -> None:
 
 
 def fetch_assets() -> None:
-    """Fetch what slides and site are made of, 9 MB once. Without it the course runs all the same, so never fail."""
+    """Fetch what slides and site are made of, 13 MB once. Without it the course runs all the same, so never fail."""
     sys.path.insert(0, str(ROOT))
     from labsim.lab.assets import PACKAGES, AssetUnavailable, fetch
 

@@ -1,7 +1,7 @@
 """The scripts, styles and fonts that slides and site need, fetched once and used offline ever after.
 
-A page that asks another host for its scripts is blank in a room without network. Two packages of the npm registry hold
-all that the course's pages need, and a set-up with network brings them into the cache:
+A page that asks another host for its scripts is blank in a room without network. A few packages of the npm registry
+hold all that the course's pages need, and a set-up with network brings them into the cache:
 
     registry --sha512--> tarball --only the files named here--> $LABSIM_CACHE/assets/reveal.js-5.2.1-3f9c0d1b2a4e
 
@@ -90,6 +90,14 @@ PACKAGES = {
             # The component that holds all of TeX: nothing is loaded later but its fonts.
             keep=("LICENSE", "es5/tex-chtml-full.js", "es5/output/chtml/fonts/woff-v2/*.woff"),
             licence="Apache-2.0",
+        ),
+        # No page contains it: the gates run it in the browser, over contrast and alternative texts.
+        Package(
+            name="axe-core",
+            version="4.14.1",
+            integrity="sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+            keep=("LICENSE", "axe.min.js"),
+            licence="MPL-2.0",
         ),
     )
 }

@@ -1,0 +1,137 @@
+"""One deck from one executed notebook.
+
+A notebook's cells say where slides begin (`slideshow.slide_type`), and what they have computed stands in their outputs.
+The rest is decided here, the same for every notebook:
+
+- cells of type `skip`, the parameters and what papermill put in do not appear;
+- code is folded behind the word *code*, since a room reads results first. A cell tagged `exercise` or `show-input`
+  stands open, one tagged `hide-input` (and one that only shows an exercise's task) has no code at all;
+- explorers draw themselves (`labsim.lab.export`);
+- links between notebooks lead from deck to deck; links to other files of the repository become plain words;
+- what a teacher needs at an exercise, minutes, hints and the sentence to end on, goes into the speaker notes. Decks
+  for students have none of that.
+
+The page refers to `assets/` beside it and to nothing else: see `labsim.lab.assets`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_markdown_cell
+
+from .. import assets
+from ..exercise import find_exercise
+from ..export import StandaloneWidgets
+
+TEMPLATES = Path(__file__).parent / "templates"
+SUFFIX = ".slides.html"
+_HIDDEN_TAGS = {"parameters", "injected-parameters"}
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+_LONGEST_TEXT = 26  # lines of one printed output; more cannot be read from a slide
+
+
+def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: bool = False) -> Path:
+    """Write `out/NAME.slides.html` and what it needs into `out/assets`; the deck's path.
+
+    Args:
+        executed: a notebook that has been run, with its widgets' state.
+        decks: stems of the notebooks that have a deck, which links may lead to.
+        student: leave out the speaker notes that give an exercise away.
+
+    Raises:
+        AssetUnavailable: the assets are not on this machine and cannot be fetched.
+    """
+    notebook = nbformat.read(executed, as_version=4)
+    prepare(notebook, decks=decks, student=student)
+    places = {"reveal": assets.copy("reveal.js", out / "assets"), "mathjax": assets.copy("mathjax", out / "assets")}
+    deck = {name: f"assets/{place}" for name, place in places.items()} | {"title": title_of(notebook)}
+    exporter = HTMLExporter(
+        extra_template_basedirs=[str(TEMPLATES)], template_name="deck", preprocessors=[StandaloneWidgets]
+    )
+    page, _ = exporter.from_notebook_node(notebook, resources={"deck": deck})
+    path = out / f"{executed.stem}{SUFFIX}"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student: bool) -> None:
+    """Turn the cells of an executed notebook into those of its deck, in place."""
+    cells = []
+    for cell in notebook.cells:
+        tags = set(cell.metadata.get("tags", ()))
+        if cell.metadata.get("slideshow", {}).get("slide_type") == "skip" or tags & _HIDDEN_TAGS:
+            continue
+        cells.append(cell)
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(lambda match: _link(match, decks), cell.source)
+        if cell.cell_type != "code":
+            continue
+        cell.metadata["deck_code"] = _code(cell.source, tags)
+        cell.outputs = [output for output in cell.outputs if _shows(output)]
+        for output in cell.outputs:
+            if output.output_type == "stream":
+                output.text = _shortened(output.text)
+        if "exercise" in tags and not student:
+            cells.append(_teachers_note(cell.metadata["labsim"]["exercise"]))
+    notebook.cells = cells
+
+
+def title_of(notebook: nbformat.NotebookNode) -> str:
+    """The notebook's first heading."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and (heading := re.search(r"^# +(.+)$", cell.source, re.MULTILINE)):
+            return heading[1].strip()
+    raise ValueError("the notebook has no heading of level 1; right: a first cell that begins with '# NN Title'")
+
+
+def _shows(output: nbformat.NotebookNode) -> bool:
+    """False for what only programs read, such as the recorded metrics."""
+    return any(not mime.startswith("application/vnd.labsim.") for mime in output.get("data", {"text": ""}))
+
+
+def _link(match: re.Match[str], decks: Collection[str]) -> str:
+    text, to = match.groups()
+    if re.match(r"[a-z]+:", to) or to.startswith("#"):
+        return match[0]
+    place, _, _ = to.partition("#")
+    stem = Path(place).stem
+    return f"[{text}]({stem}{SUFFIX})" if place == f"{stem}.ipynb" and stem in decks else text
+
+
+def _code(source: str, tags: set[str]) -> str:
+    """How a cell's code stands on its slide: open, folded or none."""
+    if "hide-input" in tags or _only_shows_a_task(source):
+        return "none"
+    return "open" if tags & {"exercise", "show-input"} else "folded"
+
+
+def _only_shows_a_task(source: str) -> bool:
+    try:
+        body: list[Any] = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return False
+    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "task"
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    if len(lines) <= _LONGEST_TEXT:
+        return text
+    left = len(lines) - _LONGEST_TEXT + 1
+    return "\n".join([*lines[: _LONGEST_TEXT - 1], f"... and {left} more lines, in the notebook"])
+
+
+def _teachers_note(exercise_id: str) -> nbformat.NotebookNode:
+    found = find_exercise(exercise_id)
+    lines = [f"**Exercise {found.id}, {found.title}**: {found.minutes} minutes, {found.difficulty}."]
+    lines += [f"{number}. {hint}" for number, hint in enumerate(found.hints, start=1)]
+    lines += [f"To end on: {found.takeaway}"] if found.takeaway else []
+    return new_markdown_cell("\n\n".join(lines), metadata={"slideshow": {"slide_type": "notes"}})
