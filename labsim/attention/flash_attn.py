@@ -23,7 +23,15 @@ WIDTH = 8
 @cache
 def installed() -> bool:
     """Whether the package can be imported; it builds beside a GPU only."""
-    return find_spec("flash_attn") is not None
+    return has_module("flash_attn.flash_attn_interface")
+
+
+def has_module(name: str) -> bool:
+    """Whether a module of a package exists: versions 2 and 4 share the package's name."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def serves(q: torch.Tensor) -> bool:

@@ -19,10 +19,11 @@ from typing import Literal
 
 import torch
 
-from . import flash_attn
+from . import flash_attn, flash_attn_4
 
-Kernel = Literal["auto", "reference", "cpu_flash", "cuda_flash", "flash_attn"]
-KERNELS = ("auto", "reference", "cpu_flash", "cuda_flash", "flash_attn")
+Kernel = Literal["auto", "reference", "cpu_flash", "cuda_flash", "flash_attn", "flash_attn_4"]
+KERNELS = ("auto", "reference", "cpu_flash", "cuda_flash", "flash_attn", "flash_attn_4")
+THEIRS = {"flash_attn": flash_attn, "flash_attn_4": flash_attn_4}  # packages, the preferred last
 aten = torch.ops.aten
 
 
@@ -34,8 +35,9 @@ def choose(q: torch.Tensor, kernel: Kernel = "auto") -> str:
         return kernel
     if q.device.type == "cpu":
         return "cpu_flash"
-    if flash_attn.serves(q):
-        return "flash_attn"
+    for name, package in reversed(THEIRS.items()):
+        if package.serves(q):
+            return name
     return "cuda_flash" if q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= 256 else "reference"
 
 
@@ -59,8 +61,8 @@ def forward(
         out, lse = aten._scaled_dot_product_flash_attention_for_cpu(
             q_BHSD, k_BKTD, v_BKTD, 0.0, causal, attn_mask=None, scale=scale
         )
-    elif name == "flash_attn":
-        out, lse = flash_attn.flash_forward(q_BHSD, k_BKTD, v_BKTD, causal, scale)
+    elif name in THEIRS:
+        out, lse = THEIRS[name].flash_forward(q_BHSD, k_BKTD, v_BKTD, causal, scale)
     elif name == "cuda_flash":
         groups = q_BHSD.shape[1] // k_BKTD.shape[1]
         k, v = (x.repeat_interleave(groups, dim=1) for x in (k_BKTD, v_BKTD))
@@ -92,8 +94,8 @@ def backward(
         return aten._scaled_dot_product_flash_attention_for_cpu_backward(
             dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, 0.0, causal, attn_mask=None, scale=scale
         )
-    if name == "flash_attn":
-        return flash_attn.flash_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)
+    if name in THEIRS:
+        return THEIRS[name].flash_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)
     if name == "cuda_flash":
         return cuda_flash_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)
     return reference_backward(dout_BHSD, q_BHSD, k_BKTD, v_BKTD, out_BHSD, lse_BHS, causal, scale)

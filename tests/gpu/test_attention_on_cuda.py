@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from labsim.attention import flash_attn, kernels
+from labsim.attention import kernels
 from tests.attention.sequence_reference import draws, expected
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
-NAMES = ["cuda_flash", "reference", "flash_attn"]
+NAMES = ["cuda_flash", "reference", *kernels.THEIRS]
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("size", [64, 128])
 def test_kernel_forward_and_backward(name: str, causal: bool, size: int) -> None:
-    if name == "flash_attn" and not flash_attn.installed():
-        pytest.skip("flash-attn is not installed")
+    if name in kernels.THEIRS and not kernels.THEIRS[name].installed():
+        pytest.skip(f"{name} is not installed")
     given = draws([(2, 8, 96, size), (2, 2, 96, size), (2, 2, 96, size)])
     [dout] = draws([given[0].shape], seed=8)
     out, lse, gradients = expected(given, dout, causal=causal)
