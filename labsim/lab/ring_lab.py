@@ -149,9 +149,9 @@ def same_bits(one: Sequence[Computed], other: Sequence[Computed]) -> bool:
 
 @dataclass(frozen=True)
 class Echo:
-    """A rank's neighbours as far as memory goes: a hop gives back new buffers of the same sizes.
+    """A rank's peers as far as memory goes: hop and all-to-all give back new buffers of the same sizes.
 
-    What a rank keeps alive does not depend on the numbers in it, so one rank of a large ring can be measured alone.
+    What a rank keeps alive does not depend on the numbers in it, so one rank of a large mesh can be measured alone.
     """
 
     rank: int
@@ -160,6 +160,9 @@ class Echo:
 
     def shift(self, tensors: Sequence[torch.Tensor], name: str) -> Pending:
         return Echoed(list(tensors), [torch.zeros_like(tensor) for tensor in tensors])
+
+    def all_to_all(self, parts: torch.Tensor, name: str) -> torch.Tensor:
+        return torch.zeros_like(parts)
 
 
 @dataclass(frozen=True)

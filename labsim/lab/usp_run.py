@@ -75,7 +75,7 @@ class Share:
     seconds: tuple[float, float]
 
 
-def run_on_a_rank(mesh: Mesh, problem: Problem, keep: bool, count_memory: bool) -> Share:
+def run_on_a_rank(mesh: Mesh, problem: Problem, keep: bool, count_memory: bool, attention: type[USP] = USP) -> Share:
     """Forward and backward; without `keep` the tensors are left out of the result."""
     layout, place = problem.layout, (mesh.ring.rank, mesh.ulysses.rank)
     q, k, v, dout = ([layout.cut(x, 2, *place).to(problem.dtype) for x in kind] for kind in problem.inputs())
@@ -88,7 +88,7 @@ def run_on_a_rank(mesh: Mesh, problem: Problem, keep: bool, count_memory: bool) 
         moments.append((time.perf_counter(), sum(mesh.bytes_sent.values())))
 
     def work() -> None:
-        usp = USP(mesh, layout)
+        usp = attention(mesh, layout)
         note()
         branch: list[tuple[torch.Tensor, torch.Tensor]] = []
         history: tuple[torch.Tensor, ...] = ()

@@ -1,0 +1,147 @@
+"""How long one attention takes on a mesh, from an alpha-beta model: seconds per message and seconds per byte.
+
+    message     latency + bytes / bandwidth
+    hop         max(compute, message), for the next keys travel meanwhile
+    all-to-all  U - 1 messages to as many ranks; nothing hides it, attention cannot begin before it has ended
+
+A pair of causal attention costs 4 D operations per query head forward (two products) and 10 D backward (five, scores
+being made again). Every number is an input. What is left out: kernels are slower on small blocks, links are shared,
+all-to-alls of one head can hide behind the attention of another.
+
+The ring goes at the pace of its slowest hop: as soon as the mesh is larger than a node, one hop crosses nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ..attention.bytes_sent import AttentionShape
+from ..parallel.layout import Layout
+from ..sim.errors import check_positive, check_whole
+from ..sim.hardware import find_gpu
+from .ring_count import count_pairs
+
+FORWARD_OPERATIONS, BACKWARD_OPERATIONS = 4, 10  # per pair, query head and head dimension
+
+
+@dataclass(frozen=True)
+class Link:
+    """`bandwidth` in bytes a second, one direction; `latency` in seconds a message."""
+
+    name: str
+    bandwidth: float
+    latency: float
+
+    def __post_init__(self) -> None:
+        check_positive("bandwidth", self.bandwidth)
+        check_positive("latency", self.latency, zero=True)
+
+    def seconds(self, sent: float, messages: int = 1) -> float:
+        return messages * self.latency + sent / self.bandwidth
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`flops` operations a second that attention reaches on a rank; nodes of `per_node` ranks, `inner` between the
+    ranks of one, `outer` between nodes.
+    """
+
+    flops: float
+    inner: Link
+    outer: Link
+    per_node: int = 8
+
+    def __post_init__(self) -> None:
+        check_positive("flops", self.flops)
+        check_whole("per_node", self.per_node)
+
+
+# Bandwidth of NVLink as in `sim.hardware`, 400 Gbit/s a GPU for InfiniBand NDR; latencies and the share of the peak
+# that attention reaches are assumptions, stated wherever they are used.
+H100 = find_gpu("h100")
+REACHED = 0.5
+NVLINK = Link("NVLink", H100.link_bandwidth, 5e-6)
+INFINIBAND = Link("InfiniBand", 50e9, 10e-6)
+
+
+def h100(per_node: int = 8) -> Machine:
+    """H100s in nodes of `per_node`, attention at half of the bf16 peak."""
+    return Machine(REACHED * H100.flops("bf16"), NVLINK, INFINIBAND, per_node)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of one pass: `compute`, `ring` waits that compute does not hide, `swaps` the all-to-alls."""
+
+    compute: float
+    ring: float
+    swaps: float
+
+    @property
+    def total(self) -> float:
+        return self.compute + self.ring + self.swaps
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.compute + other.compute, self.ring + other.ring, self.swaps + other.swaps)
+
+
+def ring_link(shape: AttentionShape, machine: Machine) -> Link:
+    """The link of the slowest hop."""
+    layout = shape.layout
+    return machine.inner if layout.ring * layout.ulysses <= machine.per_node else machine.outer
+
+
+@cache
+def busiest(layout: Layout) -> list[int]:
+    """Pairs of each hop's busiest rank."""
+    return [max(hop) for hop in zip(*count_pairs(layout), strict=True)]
+
+
+def hop_seconds(shape: AttentionShape, machine: Machine, operations: int) -> list[float]:
+    """Computing each hop, on its busiest rank: all wait for that one."""
+    each = operations * shape.head_dim * shape.heads // shape.layout.ulysses * shape.batch
+    return [pairs * each / machine.flops for pairs in busiest(shape.layout)]
+
+
+def swap_seconds(shape: AttentionShape, machine: Machine) -> float:
+    """Four all-to-alls. What goes over both links goes at the same time; the slower one counts."""
+    ulysses = shape.layout.ulysses
+    if ulysses == 1:
+        return 0.0
+    near = min(ulysses, machine.per_node) - 1
+    far = ulysses - 1 - near
+    parcel = shape.ulysses_forward / (ulysses - 1)
+    spent = [machine.inner.seconds(near * parcel, 4 * near)] if near else []
+    if far:
+        spent.append(machine.outer.seconds(far * parcel, 4 * far))
+    return max(spent)
+
+
+def forward(shape: AttentionShape, machine: Machine) -> Spent:
+    """One forward of one attention layer."""
+    computing = hop_seconds(shape, machine, FORWARD_OPERATIONS)
+    hops = shape.layout.ring - 1
+    travel = ring_link(shape, machine).seconds(shape.ring_forward / hops) if hops else 0.0
+    waits = sum(max(0.0, travel - hop) for hop in computing[:hops])
+    return Spent(sum(computing), waits, swap_seconds(shape, machine))
+
+
+def backward(shape: AttentionShape, machine: Machine) -> Spent:
+    """One backward: gradients travel one hop behind their keys, and their last hop home hides behind nothing."""
+    computing = hop_seconds(shape, machine, BACKWARD_OPERATIONS)
+    ring = shape.layout.ring
+    if ring == 1:
+        return Spent(sum(computing), 0.0, swap_seconds(shape, machine))
+    link = ring_link(shape, machine)
+    keys = shape.ring_forward / (ring - 1)
+    gradients = (shape.ring_backward - shape.ring_forward) / ring
+    waits = 0.0
+    for hop, busy in enumerate(computing):
+        under_way = (keys if hop + 1 < ring else 0) + (gradients if hop else 0)
+        waits += max(0.0, link.seconds(under_way) - busy)
+    return Spent(sum(computing), waits + link.seconds(gradients), swap_seconds(shape, machine))
+
+
+def both(shape: AttentionShape, machine: Machine) -> Spent:
+    return forward(shape, machine) + backward(shape, machine)
