@@ -14,6 +14,7 @@ import click
 from .options import print_json
 
 if TYPE_CHECKING:
+    from ..lab.budget import Budget
     from ..lab.outcome import RunResult
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -43,6 +44,8 @@ class MemorySize(click.ParamType):
 @click.option("--deadline", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True, metavar="S")
 @click.option("--memory", type=MemorySize(), default="4GB", show_default=True, help="Cap over all processes of a run.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Keep executed notebooks here.")
+@click.option("--metrics", type=click.Path(path_type=Path, file_okay=False), help="Write the metrics here, as NN.json.")
+@click.option("--update-budget", is_flag=True, help="Record the processor time as the notebook's budget.")
 @click.option("--no-golden", is_flag=True, help="Do not compare the metrics with tests/golden/NN.json.")
 @click.option("--update-golden", is_flag=True, help="Write the metrics to the golden files, keeping the tolerances.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -57,19 +60,23 @@ def command(
     deadline: float,
     memory: int,
     out: Path | None,
+    metrics: Path | None,
+    update_budget: bool,
     no_golden: bool,
     update_golden: bool,
     as_json: bool,
 ) -> None:
     """Execute notebooks: one deadline, one memory cap, no process left, metrics compared with goldens.
 
-    Goldens hold at --scale ci and --seed 0 only. Exit status 1 when a run fails; stderr says why.
+    Goldens and time budgets hold at --scale ci and --seed 0 only. Exit status 1 when a run fails; stderr says why.
+    A run that takes more than 1.5 times its recorded processor time (data/budgets.json) gets a line there, too.
 
     \b
     labsim run notebooks/01_alpha_and_k.ipynb
     labsim run notebooks/*.ipynb --solve --out build/executed
     labsim run notebooks/02_concurrency_and_tails.ipynb --scale laptop -p seed 3 --deadline 600
     """
+    from ..lab.budget import load_budgets
     from ..lab.outcome import Interrupted, RunError
 
     if no_golden and update_golden:
@@ -82,6 +89,7 @@ def command(
         _check_out(out, notebooks)
     documents: list[dict[str, Any]] = []
     failed = False
+    budgets = load_budgets()
     with _progress(len(notebooks), shown=not as_json) as progress:
         for notebook in notebooks:
             error, changes = None, []
@@ -99,13 +107,23 @@ def command(
                 )
             except RunError as failure:
                 error, result, failed = failure, failure.result, True
-            documents.append({**result.to_json(), "error": str(error) if error else None, "golden_changes": changes})
+            late = None if error else _keep(result, typed, metrics, solve, update_budget, budgets)
+            documents.append(
+                {
+                    **result.to_json(),
+                    "error": str(error) if error else None,
+                    "golden_changes": changes,
+                    "budget": late and {"cpu_s": late.recorded_s, "ratio": late.ratio, "over": late.over},
+                }
+            )
             if not as_json:
                 click.echo(_line(result))
                 for change in changes:
                     click.echo(f"  {change}")
             if error:
                 click.echo(str(error), err=True)
+            if late and late.over:
+                click.echo(f"slower: {late.text}", err=True)
             if isinstance(error, Interrupted):
                 break
     if as_json:
@@ -160,11 +178,39 @@ def _run_one(
     return result, goldens.describe_update(old, new) or ["goldens unchanged"]
 
 
+def _keep(
+    result: RunResult,
+    typed: list[tuple[str, str]],
+    metrics: Path | None,
+    solve: bool,
+    update_budget: bool,
+    budgets: Mapping[str, Mapping[str, float]],
+) -> Budget | None:
+    """Write the metrics and the budget of a run that passed; its budget, where one holds."""
+    from ..lab.budget import budget_of
+    from ..lab.budget import update_budget as record_budget
+    from ..lab.claims.store import from_run, save
+    from ..lab.notebooks import read_notebook
+    from ..lab.runner import GOLDEN_PARAMETERS, read_parameters
+
+    given = read_parameters(result.notebook, typed)
+    if metrics:
+        source = read_notebook(result.notebook)
+        save(from_run(source, result.notebook.name, {**given, "solve": solve}, result.metrics), metrics)
+    if any(given.get(name, value) != value for name, value in GOLDEN_PARAMETERS.items()):
+        return None
+    if update_budget and result.cpu_s is not None:
+        record_budget(result.notebook, result.cpu_s, solve)
+        return None
+    return budget_of(result.notebook, result.cpu_s, solve, budgets)
+
+
 def _line(result: RunResult) -> str:
     mark = click.style("ok  ", fg="green") if result.status == "passed" else click.style("FAIL", fg="red", bold=True)
     checked = f"{len(result.metrics)} metrics"
     checked += f", {result.goldens_checked} goldens checked" if result.goldens_checked else ", no goldens checked"
-    parts = [f"{result.wall_s:6.1f} s", f"{result.peak_memory_bytes / 1e6:7.0f} MB peak", checked]
+    used = [] if result.cpu_s is None else [f"{result.cpu_s:6.1f} s of processor"]
+    parts = [f"{result.wall_s:6.1f} s", *used, f"{result.peak_memory_bytes / 1e6:7.0f} MB peak", checked]
     if result.status != "passed":
         parts.append(result.status)
     if result.golden_note:

@@ -7,7 +7,7 @@ pipes:
   process may exit. End of file means that the runner is gone, even by SIGKILL: then this process ends everything of
   the run, itself last.
 - an inherited pipe (`events_fd`): one JSON object per line: `started` and `ended` per cell, then `finished`, with the
-  facts of a failure or without.
+  facts of a failure or without, and the processor time of the kernel and what it started.
 - SIGTERM: save the notebook as far as it got, exit.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import shutil
 import sys
@@ -68,7 +69,8 @@ def main() -> None:
     try:
         report = Reporter(job.events_fd)
         failure = execute(job, report)
-        report.send("finished", failure=failure)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        report.send("finished", failure=failure, cpu_s=used.ru_utime + used.ru_stime)
         go.wait()
     except BaseException as error:
         traceback.print_exc()

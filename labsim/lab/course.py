@@ -17,7 +17,7 @@ from typing import TypeVar
 from .. import __version__
 from ..sim.errors import check_whole, unknown_name
 from .exercise import answer, exercise, hint, solution, task
-from .metrics import record
+from .metrics import record, record_interval
 from .plots import axes, band, bars, line, points, reference, show
 from .source import show_source
 from .tables import read_table, table
@@ -33,6 +33,7 @@ __all__ = [
     "points",
     "read_table",
     "record",
+    "record_interval",
     "reference",
     "show",
     "show_source",

@@ -30,13 +30,14 @@ class MetricError(ValueError):
 
 @dataclass(frozen=True)
 class Metric:
-    """One recorded value. `cell` is the 1-based position of the cell in the source notebook."""
+    """One recorded value. `cell` is the 1-based position of its cell in the source notebook, `cell_id` the id."""
 
     name: str
     value: float | int | bool | str
     unit: str = ""
     claim: str | None = None
     cell: int = 0
+    cell_id: str = ""
 
 
 def record(name: str, value: float | int | bool | str, *, unit: str = "", claim: str | None = None) -> None:
@@ -67,6 +68,20 @@ def record(name: str, value: float | int | bool | str, *, unit: str = "", claim:
         display({MIME: {"name": name, "value": plain, "unit": unit, "claim": claim}}, raw=True)
 
 
+def record_interval(
+    name: str, value: float, low: float, high: float, *, unit: str = "", claim: str | None = None
+) -> None:
+    """Record a number with its interval, as `name`, `name.low` and `name.high`.
+
+    Raises:
+        MetricError: as `record`, or ends in the wrong order.
+    """
+    if low > high:
+        raise MetricError(f"metric {name}: interval is {low!r} to {high!r}; allowed: the lower end first")
+    for end, one in (("", value), (".low", low), (".high", high)):
+        record(name + end, one, unit=unit, claim=claim)
+
+
 def collect(notebook: Mapping[str, Any]) -> dict[str, Metric]:
     """All metrics of an executed notebook, by name, in the order of recording.
 
@@ -84,7 +99,7 @@ def collect(notebook: Mapping[str, Any]) -> dict[str, Metric]:
             bundle = output.get("data", {}).get(MIME)
             if bundle is None:
                 continue
-            metric = _from_bundle(bundle, position)
+            metric = _from_bundle(bundle, position, cell.get("id", ""))
             earlier = metrics.get(metric.name)
             if earlier is not None:
                 raise MetricError(
@@ -95,10 +110,10 @@ def collect(notebook: Mapping[str, Any]) -> dict[str, Metric]:
     return metrics
 
 
-def _from_bundle(bundle: Mapping[str, Any], position: int) -> Metric:
+def _from_bundle(bundle: Mapping[str, Any], position: int, cell_id: str) -> Metric:
     try:
         name = bundle["name"]
-        return Metric(name, _plain_value(name, bundle["value"]), bundle["unit"], bundle["claim"], position)
+        return Metric(name, _plain_value(name, bundle["value"]), bundle["unit"], bundle["claim"], position, cell_id)
     except (KeyError, TypeError) as error:
         raise MetricError(
             f"cell {position} displays a malformed metric bundle {bundle!r}; use labsim.lab.metrics.record"

@@ -27,12 +27,14 @@ class CellTime:
 class RunResult:
     """What is known of a run. Times in seconds, memory in bytes (PSS on Linux, else RSS, over all its processes).
 
+    `cpu_s` is the processor time (user and system) of the kernel and of what it started; None where the run was ended.
     `exercises` maps the id of each exercise that was judged to its status (`labsim.lab.verdict.Status`).
     """
 
     notebook: Path
     status: str
     wall_s: float = 0.0
+    cpu_s: float | None = None
     cells: tuple[CellTime, ...] = ()
     peak_memory_bytes: int = 0
     metrics: Mapping[str, Metric] = field(default_factory=dict)

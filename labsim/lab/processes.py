@@ -6,6 +6,9 @@ whatever their parent, group or session becomes, and the kernel shows it (on Lin
 started with an emptied environment has no marker; it is found as a descendant, and on Linux the run's first process
 also adopts orphaned descendants (`adopt_orphans`), so that a daemon cannot leave the tree while that process lives.
 
+A listening socket belongs to its processes and ends with the last of them: leftovers are named with their ports, and
+after the sweep the ports are looked at once more.
+
 Memory is the sum of PSS over these processes where the system counts it (Linux: shared pages are divided among those
 who share them, so that a sum over ranks is honest), else of RSS.
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections.abc import Iterable
 
 import psutil
 
@@ -151,12 +155,42 @@ def adopt_orphans() -> None:
 
 
 def describe(process: psutil.Process) -> str:
-    """`pid 4711: python -c ...`, shortened; works for a process that has just ended too."""
+    """`pid 4711: python -c ..., listening on 127.0.0.1:8000`, shortened; works for one that has just ended, too."""
     try:
         command = " ".join(process.cmdline()) or process.name()
     except psutil.Error:
         command = "(ended)"
-    return f"pid {process.pid}: {command[:120]}"
+    ports = "".join(f", listening on {port}" for port in listening(process))
+    return f"pid {process.pid}: {command[:120]}{ports}"
+
+
+def listening(process: psutil.Process) -> tuple[str, ...]:
+    """Addresses at which a process waits for connections, as `127.0.0.1:8000`; none for one that has ended."""
+    try:
+        found = process.net_connections(kind="tcp")
+    except psutil.Error:
+        return ()
+    return tuple(sorted({_address(one) for one in found if one.status == psutil.CONN_LISTEN}))
+
+
+def still_open(ports: Iterable[str]) -> dict[str, str]:
+    """Those of the addresses at which some process of this machine still listens, and which one.
+
+    A process that was ended leaves its port open where another one has inherited the socket.
+    """
+    wanted = set(ports)
+    if not wanted:
+        return {}
+    found = {}
+    for one in psutil.net_connections(kind="tcp"):
+        if one.status == psutil.CONN_LISTEN and _address(one) in wanted:
+            found[_address(one)] = f"pid {one.pid}" if one.pid else "a process of another user"
+    return found
+
+
+def _address(connection: object) -> str:
+    host, port = connection.laddr
+    return f"{host}:{port}"
 
 
 def _memory_bytes(process: psutil.Process) -> int:

@@ -135,6 +135,7 @@ def run(
             notebook=notebook,
             status="passed",
             wall_s=time.monotonic() - started,
+            cpu_s=watch.cpu_s,
             cells=tuple(watch.cells),
             peak_memory_bytes=watch.peak_memory_bytes,
             orphans=watch.orphans,

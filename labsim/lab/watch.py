@@ -34,7 +34,7 @@ from .outcome import (
     RunError,
     place,
 )
-from .processes import RunProcesses, describe
+from .processes import RunProcesses, describe, listening, still_open
 
 SAMPLE_S = 0.2
 ORPHAN_GRACE_S = 2.0
@@ -55,7 +55,7 @@ class _Terminated(KeyboardInterrupt):
 
 
 class Watch:
-    """One run. After `run`, `cells`, `peak_memory_bytes` and `orphans` say what is known of it."""
+    """One run. After `run`, `cells`, `cpu_s`, `peak_memory_bytes` and `orphans` say what is known of it."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Watch:
         self.on_event = on_event
         self.cells: list[CellTime] = []
         self.peak_memory_bytes = 0
+        self.cpu_s: float | None = None
         self.orphans: tuple[str, ...] = ()
         self._cell: dict[str, Any] | None = None
         self._pending = b""
@@ -135,6 +136,7 @@ class Watch:
                     return self._child_ended(child, log)
                 for event in self._parse(chunk):
                     if event["event"] == "finished":
+                        self.cpu_s = event["cpu_s"]
                         return self._finish(child, processes, event["failure"], log)
                     self._take(event)
 
@@ -167,8 +169,11 @@ class Watch:
         self, child: subprocess.Popen[bytes], processes: RunProcesses, failure: dict[str, Any] | None, log: Path
     ) -> Failure | None:
         """Find and end leftovers while the child still lives and holds its descendants, then let it go."""
-        self.orphans = tuple(describe(process) for process in processes.others(grace_s=ORPHAN_GRACE_S))
+        leftovers = processes.others(grace_s=ORPHAN_GRACE_S)
+        ports = {port for process in leftovers for port in listening(process)}
+        self.orphans = tuple(describe(process) for process in leftovers)
         processes.end(spare=child.pid)
+        self.orphans += tuple(f"port {port} is still open, held by {who}" for port, who in still_open(ports).items())
         child.stdin.write(b"go\n")
         child.stdin.flush()
         if failure is None:

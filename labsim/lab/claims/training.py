@@ -1,0 +1,221 @@
+"""Claims A1 to A16: EAGLE-3 against MTP, and what its training needs."""
+
+from __future__ import annotations
+
+from .findings import Finding, Values, Verdict, compared, near, rule, with_interval
+from .table import Claim
+
+_CHECKED = 0.10  # the memory formula is checked when counted bytes are within this share of it
+_LINEAR = 0.05  # "linear" allows this share
+_GRID = "trainings on nano that come with the course, three seeds"
+
+
+@rule("A1", _GRID, *with_interval("06.agent_length_ratio_claimed_pair", "06.agent_length_ratio_ttt_alone"))
+def agent_length(claim: Claim, v: Values) -> Finding:
+    pair = "06.agent_length_ratio_claimed_pair"
+    low, high = claim.figures
+    return Finding(
+        f"{v.spread(pair)} times",
+        compared(v[pair + ".low"], v[pair + ".high"], (low, high)),
+        f"prompts of a few hundred tokens and minutes of training; training-time test alone, in MTP itself, gives "
+        f"{v.spread('06.agent_length_ratio_ttt_alone')}",
+    )
+
+
+def _clock(claimed: tuple[float, float], name: str, v: Values) -> Finding:
+    return Finding(
+        f"{v.spread(name)} of MTP's",
+        compared(v[name + ".low"], v[name + ".high"], claimed),
+        f"{v['06.requests_decoded']} agent requests on two cores beside a target so small that the drafts' own time "
+        f"decides",
+    )
+
+
+_CLOCK = "wall clock on this machine, paired bootstrap over requests"
+
+
+@rule("A2", _CLOCK, *with_interval("06.decoded_ratio_mean_TPOT"), "06.requests_decoded")
+def mean_tpot(claim: Claim, v: Values) -> Finding:
+    share = claim.figures[0] / 100
+    return _clock((share, share), "06.decoded_ratio_mean_TPOT", v)
+
+
+@rule("A3", _CLOCK, *with_interval("06.decoded_ratio_P95_TPOT"), "06.requests_decoded")
+def p95_tpot(claim: Claim, v: Values) -> Finding:
+    least, most = claim.figures
+    return _clock((1 - most / 100, 1 - least / 100), "06.decoded_ratio_P95_TPOT", v)
+
+
+@rule(
+    "A4",
+    "counted bytes",
+    "08.formula_off_real_step",
+    "08.formula_off_worst",
+    "08.formula_off_vocabulary",
+    "08.steps_cost_the_same",
+    "08.share_that_comes_once",
+    "08.depth_of_the_target_adds",
+    "08.seven_steps_over_one",
+)
+def memory_law(claim: Claim, v: Values) -> Finding:
+    off = max(abs(v[f"08.formula_off_{part}"]) for part in ("real_step", "worst", "vocabulary"))
+    linear = off <= _CHECKED and near(v["08.steps_cost_the_same"], 1, _LINEAR)
+    product = near(v["08.seven_steps_over_one"], 7, _LINEAR) and v["08.share_that_comes_once"] < _LINEAR
+    return Finding(
+        f"a sum within {off:.1%} of the counted bytes; each further step costs {v['08.steps_cost_the_same']:.3f} of "
+        f"the one "
+        f"before; seven steps {v['08.seven_steps_over_one']:.2f} times one",
+        Verdict.NOT if not linear else Verdict.REPRODUCED if product else Verdict.TREND,
+        "linear in L and in k, and no product: the layers that are read enter once "
+        f"({v['08.share_that_comes_once']:.0%} of a "
+        f"token's bytes), and the target's depth adds {v['08.depth_of_the_target_adds']:g}",
+    )
+
+
+@rule(
+    "A5",
+    "the formula of A4 at this size",
+    "08.weights_of_the_1_4b_draft_fit",
+    "08.row_of_128k_fits",
+    "08.activations_over_weights_128k",
+    "08.crossover_tokens_8b",
+)
+def activations_first(claim: Claim, v: Values) -> Finding:
+    weights, row = v["08.weights_of_the_1_4b_draft_fit"], v["08.row_of_128k_fits"]
+    return Finding(
+        f"at 128K tokens activations are {v['08.activations_over_weights_128k']:.0f} times the weights; the row "
+        f"{'fits' if row else 'does not fit'} one H100, the weights with gradients and moments "
+        f"{'do' if weights else 'do not'}",
+        Verdict.REPRODUCED if weights and not row else Verdict.REFUTED,
+        f"from {v['08.crossover_tokens_8b']:,.0f} tokens on activations outweigh what the parameters need; "
+        f"computed, not run",
+    )
+
+
+@rule("A6", "counted live bytes of attention", "10.memory_of_8_ranks_over_1", "10.memory_of_a_doubling_from_4_on")
+def per_rank(claim: Claim, v: Values) -> Finding:
+    eighth, halves = v["10.memory_of_8_ranks_over_1"], v["10.memory_of_a_doubling_from_4_on"]
+    verdict = (
+        Verdict.REPRODUCED
+        if near(eighth, 1 / 8, _LINEAR)
+        else Verdict.TREND
+        if near(halves, 1 / 2, _LINEAR)
+        else Verdict.NOT
+    )
+    return Finding(
+        f"8 ranks hold {eighth:.2f} of what one holds; from 4 ranks on a doubling leaves {halves:.2f}",
+        verdict,
+        "a rank holds a number of shards: keys, values and gradients that pass through add some before that number "
+        "stands still",
+    )
+
+
+@rule(
+    "A7",
+    "bytes counted where they are sent",
+    "10.bytes_for_the_branch",
+    "10.bytes_forward_4_ranks",
+    "10.branch_over_a_ring_equals_dense",
+)
+def branch_at_home(claim: Claim, v: Values) -> Finding:
+    sent = v["10.bytes_for_the_branch"]
+    right = v["10.branch_over_a_ring_equals_dense"]
+    return Finding(
+        f"{sent} bytes for the branch, {v['10.bytes_forward_4_ranks']:,} for the history",
+        Verdict.REPRODUCED if sent == 0 and right else Verdict.REFUTED,
+        "a query's own later keys lie where the query lies, and the result equals dense attention"
+        if right
+        else "the result differs from dense attention",
+    )
+
+
+_EXACT = (
+    "09.merged_pair_is_exact",
+    "09.fusion_parity",
+    "09.late_backward_is_exact",
+    "09.branch_is_one_more_block",
+    "09.two_ranks_are_exact",
+    "10.ring_equals_dense",
+    "10.real_ranks_equal_logical_ranks",
+)
+
+
+@rule("A8", "float64 against dense softmax", *_EXACT, "09.error_64_blocks_float64", "09.detached_dq_off")
+def one_normalisation(claim: Claim, v: Values) -> Finding:
+    failed = [name for name in _EXACT if not v[name]]
+    worst = v["09.error_64_blocks_float64"]
+    exact = not failed and worst < 1e-12
+    return Finding(
+        f"{len(_EXACT) - len(failed)} of {len(_EXACT)} parity checks exact, forward and backward; 64 merges off by "
+        f"{'at most 1e-12' if worst < 1e-12 else f'{worst:.0e}'}",
+        Verdict.REPRODUCED if exact else Verdict.REFUTED,
+        f"if backward gets the merged pair; with a detached log-sum-exp the output is right and dq is off by "
+        f"{v['09.detached_dq_off']:.0%}"
+        if exact
+        else f"off: {', '.join(failed) or 'the merges'}",
+    )
+
+
+@rule(
+    "A10",
+    _GRID,
+    "06.untrained_depth_2_falls_eagle3",
+    "06.untrained_depth_2_falls_mtp",
+    "06.ttt_equals_drafting",
+    *with_interval("06.ttt_deep_survival_eagle3", "06.ttt_deep_survival_mtp"),
+)
+def chained_error(claim: Claim, v: Values) -> Finding:
+    falls = v["06.untrained_depth_2_falls_mtp"] and v["06.untrained_depth_2_falls_eagle3"]
+    lifted = v["06.ttt_deep_survival_mtp.low"] > 0
+    return Finding(
+        f"training-time test adds to the survival at depth 4: MTP {v.spread('06.ttt_deep_survival_mtp', 3)}, EAGLE-3 "
+        f"{v.spread('06.ttt_deep_survival_eagle3', 3)}",
+        Verdict.REPRODUCED
+        if falls and lifted and v["06.ttt_equals_drafting"]
+        else Verdict.TREND
+        if falls
+        else Verdict.NOT,
+        f"without it the second guess {'falls' if falls else 'does not fall'} in both architectures; a step of it is a "
+        f"drafting step{'' if v['06.ttt_equals_drafting'] else ' only almost'}",
+    )
+
+
+@rule(
+    "A14",
+    "counted bytes; the formula for 128K tokens",
+    "08.times_less_chunked_logits",
+    "08.times_less_checkpointing",
+    "08.times_less_both",
+    "08.h100s_with_sp_alone",
+    "08.h100s_with_remedies_first",
+    "08.one_h200_is_enough",
+)
+def only_remedy(claim: Claim, v: Values) -> Finding:
+    alone, after = v["08.h100s_with_sp_alone"], v["08.h100s_with_remedies_first"]
+    other = v["08.one_h200_is_enough"] or after < alone
+    return Finding(
+        f"chunked logits {v['08.times_less_chunked_logits']:.1f} times less, checkpointing "
+        f"{v['08.times_less_checkpointing']:.1f}, both "
+        f"{v['08.times_less_both']:.1f}; 128K tokens need {alone} H100s by sharing alone, {after} after both",
+        Verdict.REFUTED if other else Verdict.REPRODUCED,
+        f"{'one H200 holds' if v['08.one_h200_is_enough'] else 'no single GPU holds'} the row with both remedies; "
+        f"sharing is the one without a limit",
+    )
+
+
+@rule("A15", "counted bytes", "08.doubling_adds_fused", "08.doubling_adds_naive")
+def growth(claim: Claim, v: Values) -> Finding:
+    fused, naive = v["08.doubling_adds_fused"], v["08.doubling_adds_naive"]
+    verdict = (
+        Verdict.REPRODUCED
+        if fused > 2 * (1 + _LINEAR)
+        else Verdict.TREND
+        if naive > 2 * (1 + _LINEAR)
+        else Verdict.REFUTED
+    )
+    return Finding(
+        f"a doubling of L makes the activations {naive:.2f} times as large with written-down scores, {fused:.2f} "
+        f"with fused attention",
+        verdict,
+        "true of attention that writes its scores down, and of nothing else in the step",
+    )
