@@ -34,6 +34,11 @@ COMMANDS = (
     "train-target",
     "train-small",
     "run",
+    "claims",
+    "progress",
+    "site",
+    "slides",
+    "handout",
     "doctor",
 )
 

@@ -1,0 +1,116 @@
+"""Quiz of notebook 07: curves by depth, and what a norm can and cannot mend."""
+
+from ..questions import Option, Question
+
+QUESTIONS = (
+    Question(
+        id="07.q1",
+        title="a curve",
+        text="An EAGLE-3.1 draft in a new engine, beside the trainer's own figures. Which fault fits?",
+        code="right guesses at depth    1     2     3\n"
+        "trainer                 0.52  0.31  0.21\n"
+        "engine                  0.52  0.13  0.03",
+        options=(
+            Option(
+                "`fc_norm` is off in the engine: the layers enter without their norms.",
+                "That changes what the draft reads of the target, so it spoils depth 1. Here depth 1 is untouched.",
+            ),
+            Option(
+                "The engine feeds back the raw state where training fed back the normed one.",
+                "Feedback begins at depth 2: depth 1 is the same to the last digit, and depth 2 loses more than "
+                "half. The page plants this fault.",
+                right=True,
+            ),
+            Option(
+                "`d2t` is read as zeros.",
+                "Then most guesses name a wrong token, and depth 1 falls first.",
+            ),
+            Option(
+                "The draft was trained too short.",
+                "Then the trainer's own figures would show it. They are fine.",
+            ),
+        ),
+    ),
+    Question(
+        id="07.q2",
+        title="a flat line",
+        text='A slide shows the size of the state by depth: EAGLE-3 grows to 2.2 times, EAGLE-3.1 stays at 1.0. "So '
+        '3.1 is better." What is missing?',
+        options=(
+            Option(
+                "Nothing: a growing state is an unstable state.",
+                "The normed state has the size of its norm's weight at every depth, by construction. A flat line is "
+                "no discovery, and growth alone is no harm.",
+            ),
+            Option(
+                "Error bars over seeds.",
+                "They are good to have, but no interval turns a size into an effect on acceptance.",
+            ),
+            Option(
+                "That the growth costs something: right guesses beyond the trained depth.",
+                "That is the discovery: of the right guesses at the trained depth, 0.23 are left deep beyond it in "
+                "EAGLE-3 and 0.75 in EAGLE-3.1.",
+                right=True,
+            ),
+        ),
+        numbers={
+            "0.23": "left_beyond_training_eagle3",
+            "0.75": "left_beyond_training_eagle3.1",
+        },
+    ),
+    Question(
+        id="07.q3",
+        title="the template is gone",
+        text="A client calls the raw completions endpoint, without the chat template. Acceptance collapses, already "
+        "at the first guess. Will EAGLE-3.1 mend it?",
+        options=(
+            Option(
+                "No: the first guess reads the target's true states, so no feedback can have spoilt it.",
+                "Draft and target have met a text that training never showed. Train on such text, or keep the "
+                "template.",
+                right=True,
+            ),
+            Option(
+                "Yes: its norms make it steady under other templates.",
+                "What they steady is what the draft feeds *itself*. On the page 3.1 leads 3 by at most a factor of "
+                "1.04 in other situations, within the trained depth.",
+            ),
+            Option(
+                "Only in long contexts.",
+                "Length is another question (here the ratio there is 1.00). Where the first guess is gone there is "
+                "nothing to be steady about.",
+            ),
+        ),
+        numbers={
+            "1.04": "lead_off_the_template_largest",
+            "1.00": "ratio_in_the_longest_context",
+        },
+    ),
+    Question(
+        id="07.q4",
+        title="a null",
+        text="You serve chat in the trained template with K no longer than training unrolled. You replace EAGLE-3 "
+        "by EAGLE-3.1. Which gain do you promise?",
+        options=(
+            Option(
+                "Up to twice the acceptance length.",
+                "That figure was published for situations off the training. Ask of every factor: against which "
+                "draft, at which depth, and what is it in distribution?",
+            ),
+            Option(
+                "About a quarter of a token per step.",
+                "+0.23 is what chains of seven gain, which go beyond the trained depth. Yours do not: -0.03.",
+            ),
+            Option(
+                "None: perhaps a little less.",
+                "Within the trained depth the page finds -0.03 tokens; with chains of seven, beyond it, +0.23. The "
+                "paper's own figure in distribution is a null, too.",
+                right=True,
+            ),
+        ),
+        numbers={
+            "0.03": "-gain_within_the_trained_depth",
+            "0.23": "gain_of_chains_of_7",
+        },
+    ),
+)
