@@ -1,11 +1,11 @@
-"""Sphinx's settings for the course's site. `labsim site` lays out the sources, and says where MathJax lies and which
-of the files are no pages."""
+"""Sphinx's settings for the course's site. `labsim site` lays out the sources and says where MathJax lies."""
 
 project = "labsim"
 html_title = "labsim"
 language = "en"
 
 extensions = ["myst_nb"]
+exclude_patterns = ["README.md", "static"]  # index and terminal include the README's parts
 
 nb_execution_mode = "off"
 nb_merge_streams = True
@@ -17,6 +17,7 @@ myst_heading_anchors = 4
 
 html_theme = "furo"
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_copy_source = False

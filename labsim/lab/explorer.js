@@ -263,9 +263,11 @@ function draw(svg, spec, frames, frame, width, id) {
   }
   node(svg, "line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "labsim-axis" });
   node(svg, "text", { x: 6, y: 16, class: "labsim-label" }, spec.yLabel);
-  node(svg, "text", {
-    x: (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle", class: "labsim-label",
+  const long = spec.xLabel.length * 7.2 > box.right - box.left; // on a phone: centred on the whole width, and smaller
+  const xLabel = node(svg, "text", {
+    x: long ? width / 2 : (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle", class: "labsim-label",
   }, spec.xLabel);
+  if (long) xLabel.style.fontSize = `${Math.max(10, Math.min(14, (14 * width) / (spec.xLabel.length * 7.2)))}px`;
 
   const defs = node(svg, "defs");
   const clip = node(defs, "clipPath", { id: `${id}-clip` });
@@ -363,7 +365,9 @@ function render({ model, el }) {
       input.dataset.slider = slider.name;
       // JupyterLab's command mode would take the arrow keys from a focused slider (collapse heading, next cell).
       input.setAttribute("data-lm-suppress-shortcuts", "true");
-      const output = html(controls, "output", "");
+      const value = html(controls, "span", "labsim-value");
+      const output = html(value, "output", "");
+      if (slider.coarse) html(value, "span", "labsim-coarse", slider.coarse);
       output.htmlFor.add(name);
       input.addEventListener("input", () => {
         const index = [...model.get("index")];
@@ -386,7 +390,7 @@ function render({ model, el }) {
       input.setAttribute("aria-valuetext", shown);
       output.textContent = shown;
     });
-    const width = Math.max(340, Math.min(820, Math.round(holder.clientWidth || 720)));
+    const width = Math.max(300, Math.min(820, Math.round(holder.clientWidth || 720)));
     draw(svg, spec, frames, frame, width, id);
     drawLegend(legend, spec, frame, id);
     text.textContent = frame.text;

@@ -45,7 +45,10 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Slider:
-    """A slider over a list of allowed values (numbers or texts). `value` is where it starts (default: the first)."""
+    """A slider over a list of allowed values (numbers or texts). `value` is where it starts (default: the first).
+
+    Where its numbers leave others out, the widget says so beside it: a grid of frames is as coarse as its sliders.
+    """
 
     label: str
     values: Sequence[Any]
@@ -61,6 +64,16 @@ class Slider:
         if self.value is None:
             object.__setattr__(self, "value", self.values[0])
         self.index_of(self.value)
+
+    @property
+    def coarse(self) -> str:
+        """What the slider says of numbers between its values, which nobody computed; empty where there are none."""
+        numbers = [value for value in self.values if isinstance(value, int | float)]
+        if len(numbers) < len(self.values) or len(numbers) < 2:
+            return ""
+        if all(isinstance(one, int) for one in numbers) and max(numbers) - min(numbers) == len(numbers) - 1:
+            return ""
+        return f"{len(numbers)} values from {_text(min(numbers))} to {_text(max(numbers))}"
 
     def index_of(self, value: Any) -> int:
         """Position of `value`. ValueError naming the slider and its values if it is not one of them."""
@@ -249,7 +262,13 @@ def explore(
         "reference": asdict(reference) if reference else None,
         "looks": [asdict(look) for look in LOOKS],
         "sliders": [
-            {"name": name, "label": s.label, "unit": s.unit, "texts": [_text(v) for v in s.values]}
+            {
+                "name": name,
+                "label": s.label,
+                "unit": s.unit,
+                "texts": [_text(v) for v in s.values],
+                "coarse": s.coarse,
+            }
             for name, s in sliders.items()
         ],
     }

@@ -74,6 +74,24 @@ def test_each_slider_moves_the_figure(made):
         assert made.frame.series != first, name
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((1, 2, 3, 5, 7), "5 values from 1 to 7"),
+        ((0.0, 0.05, 1.0), "3 values from 0 to 1"),
+        ((1, 2, 3, 4), ""),
+        ((4, 3, 2, 1), ""),
+        (("A100", "H100"), ""),
+        ((8, "all"), ""),
+        ((5,), ""),
+    ],
+)
+def test_a_slider_that_leaves_numbers_out_says_so(values, said):
+    sliders = {**SLIDERS, "k": Slider("K", values)}
+    made = explore(lambda k, cost, gpu: compute(2, cost, gpu), sliders, title="t", x_label="x", y_label="y")
+    assert [one["coarse"] for one in made.spec["sliders"] if one["name"] == "k"] == [said]
+
+
 def test_a_part_of_the_value_may_be_assigned_and_observers_hear_once(made):
     heard = []
     made.observe(lambda change: heard.append(change.new.text), "frame")

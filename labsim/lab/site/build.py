@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..assets import copy
 from .gates import dead_links, external_assets, silent_pictures, told_paths
-from .sources import Course, downloads, write_sources
+from .sources import Course, write_sources
 
 # What a finished site has and no other folder: only such a folder, or an empty one, is ever replaced.
 SIGN = ("searchindex.js", "objects.inv")
@@ -53,8 +53,7 @@ def build_site(course: Course, out: Path, *, sources: Path, student: bool = Fals
     sources.mkdir(parents=True)
     write_sources(course, sources, student=student)
     mathjax = copy("mathjax", sources / "static")
-    settings = {"mathjax_path": f"{mathjax}/{MATHJAX}", "exclude_patterns": ["README.md", *downloads(course, sources)]}
-    _run_sphinx(sources, out, settings)
+    _run_sphinx(sources, out, f"{mathjax}/{MATHJAX}")
     problems = [
         *external_assets(out),
         *silent_pictures(out),
@@ -66,7 +65,7 @@ def build_site(course: Course, out: Path, *, sources: Path, student: bool = Fals
     return Site(out, tuple(pages), sum(path.stat().st_size for path in files), tuple(problems))
 
 
-def _run_sphinx(sources: Path, out: Path, settings: dict[str, object]) -> None:
+def _run_sphinx(sources: Path, out: Path, mathjax: str) -> None:
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
@@ -76,7 +75,7 @@ def _run_sphinx(sources: Path, out: Path, settings: dict[str, object]) -> None:
         with patch_docutils(str(sources)), docutils_namespace():
             Sphinx(
                 sources, sources, out, doctrees, "html",
-                confoverrides=settings, status=None, warning=told, freshenv=True,
+                confoverrides={"mathjax_path": mathjax}, status=None, warning=told, freshenv=True,
             ).build(force_all=True)  # fmt: skip
     finally:
         shutil.rmtree(doctrees, ignore_errors=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 PHONE = 390  # CSS pixels
+DRAWN_MS = 20_000
 _SCRIPT = Path(__file__).with_name("look.js")
 
 
@@ -94,13 +95,11 @@ def blocked(browser: Browser, screen: Screen, folder: Path) -> Iterator[tuple[Br
 def settled(page: Page, screen: Screen) -> list[str]:
     """What is wrong with an open page, when its widgets are drawn and its mathematics is set."""
     page.evaluate("document.querySelectorAll('details').forEach((fold) => (fold.open = true))")
-    page.wait_for_function(
-        "[...document.querySelectorAll('.labsim-standalone')].every((one) => one.dataset.ready === 'yes')"
-    )
+    undrawn = _undrawn(page)
     page.evaluate("() => window.MathJax?.startup?.promise?.then(() => null)")
     page.evaluate("document.getAnimations().forEach((one) => one.finish())")  # folds fade in
     script = _SCRIPT.read_text(encoding="utf-8")
-    found = []
+    found = ["a widget is not drawn"] if undrawn else []
     if screen.width <= PHONE:
         wide = page.evaluate(f"{script}; widest()")
         if wide["width"] > screen.width:
@@ -113,6 +112,18 @@ def settled(page: Page, screen: Screen) -> list[str]:
             f"{fault['where']}, {fault['text']!r}"
         )
     return found
+
+
+def _undrawn(page: Page) -> bool:
+    """Whether a widget is still not drawn after a while that is long even on a busy machine."""
+    from playwright.sync_api import TimeoutError as Late
+
+    drawn = "[...document.querySelectorAll('.labsim-standalone')].every((one) => one.dataset.ready === 'yes')"
+    try:
+        page.wait_for_function(drawn, timeout=DRAWN_MS)
+    except Late:
+        return True
+    return False
 
 
 def _measured(page: Page, what: str) -> Any:

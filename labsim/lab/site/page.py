@@ -15,6 +15,7 @@ import html
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import nbformat
@@ -25,6 +26,8 @@ from ..metrics import MIME as METRICS_MIME
 from ..solutions import exercise_cells
 from ..verdict import EXERCISE_MIME, Status, markup
 
+NOTHING: Mapping[Path, str] = MappingProxyType({})
+ADDED = "added"  # what metadata.labsim says of a text that no author wrote into the notebook
 _ASKS = re.compile(r'^\s*task\("(\d\d\.\d+)"\)\s*$')
 _IMPORTS = re.compile(r"^(from|import) ", re.MULTILINE)
 # Progress that a terminal would overwrite: nothing to read afterwards.
@@ -36,7 +39,7 @@ def page_of(
     executed: nbformat.NotebookNode,
     *,
     solutions: Mapping[str, str],
-    private: tuple[Path, ...] = (),
+    private: Mapping[Path, str] = NOTHING,
 ) -> nbformat.NotebookNode:
     """The page of an executed notebook, as a notebook that myst-nb reads.
 
@@ -44,7 +47,7 @@ def page_of(
         notebook: the source, for its empty exercise cells.
         executed: the same notebook, run.
         solutions: source text by exercise id; empty for a page without answers.
-        private: directories of this machine, left out of every text.
+        private: directories of this machine, and what stands for each in every text.
 
     Raises:
         ValueError: `executed` was not made from `notebook`: another number of cells, or other exercises.
@@ -66,8 +69,12 @@ def page_of(
         else:
             cells.append(nbformat.v4.new_markdown_cell(cell.source))
     scale = executed.metadata.get("papermill", {}).get("parameters", {}).get("scale", "ci")
-    cells.insert(1, nbformat.v4.new_markdown_cell(_how_to_read(scale)))
+    cells.insert(1, _added(_how_to_read(scale)))
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": executed.metadata["kernelspec"]})
+
+
+def _added(text: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_markdown_cell(text, metadata={"labsim": ADDED})
 
 
 def _how_to_read(scale: str) -> str:
@@ -78,7 +85,7 @@ def _how_to_read(scale: str) -> str:
     )
 
 
-def _code(cell: nbformat.NotebookNode, private: tuple[Path, ...]) -> nbformat.NotebookNode:
+def _code(cell: nbformat.NotebookNode, private: Mapping[Path, str]) -> nbformat.NotebookNode:
     tags = list(cell.metadata.get("tags", ()))
     mystnb = {}
     if "parameters" in tags:
@@ -94,7 +101,7 @@ def _code(cell: nbformat.NotebookNode, private: tuple[Path, ...]) -> nbformat.No
     )
 
 
-def _output(output: nbformat.NotebookNode, private: tuple[Path, ...]) -> nbformat.NotebookNode | None:
+def _output(output: nbformat.NotebookNode, private: Mapping[Path, str]) -> nbformat.NotebookNode | None:
     """The output as the page shows it; None for one that no reader sees."""
     output = copy.deepcopy(output)
     if output.output_type == "stream":
@@ -113,10 +120,10 @@ def _output(output: nbformat.NotebookNode, private: tuple[Path, ...]) -> nbforma
     return output
 
 
-def without_paths(text: str, private: tuple[Path, ...]) -> str:
-    """The text with paths below these directories made relative to them."""
-    for path in private:
-        text = re.sub(rf"(?<![\w/.-]){re.escape(str(path))}(?:(/)|(?![\w-]|\.\w))", lambda m: "" if m[1] else ".", text)
+def without_paths(text: str, private: Mapping[Path, str]) -> str:
+    """The text with each of these directories replaced by what stands for it, in paths below it too."""
+    for path, shown in private.items():
+        text = re.sub(rf"(?<![\w/.-]){re.escape(str(path))}(?:/|(?![\w-]|\.\w))", f"{shown}/", text)
     return text
 
 
@@ -125,7 +132,7 @@ def _exercise(
 ) -> list[nbformat.NotebookNode]:
     found = find_exercise(exercise_id)
     cell = nbformat.v4.new_code_cell(stub, metadata={"tags": ["labsim-stub"]})
-    return [cell, nbformat.v4.new_markdown_cell(folds(found, solutions.get(exercise_id), _verdict(ran)))]
+    return [cell, _added(folds(found, solutions.get(exercise_id), _verdict(ran)))]
 
 
 def _verdict(cell: nbformat.NotebookNode) -> str:
