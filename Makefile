@@ -34,7 +34,11 @@ test-full:
 notebooks: setup
 	$(BIN)/labsim run --solve --out build/notebooks notebooks/*.ipynb
 
-slides site:
+# The course as pages in build/site; STUDENT=1 leaves the solutions out.
+site: setup
+	$(BIN)/labsim site $(if $(STUDENT),--student --out build/site-student)
+
+slides:
 	@echo "make $@: not built yet. The notebooks carry their slide metadata; the export comes with the course tooling." >&2
 	@exit 1
 
