@@ -93,8 +93,8 @@ def damaged(name: str, error: Exception) -> Check:
 def weights_checks(recipe: dict[str, Any], target: TargetFacts) -> Iterator[Check]:
     """The answers that it learnt from: of these weights, or of others under the same name?"""
     data = recipe.get("data")
-    said = {one.get("weights") for one in data if isinstance(one, dict)} if isinstance(data, list) else set()
-    said = {one for one in said if isinstance(one, str) and one}
+    weights = [one.get("weights") for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    said = {one for one in weights if isinstance(one, str) and one}
     if not said or not any(target.directory.glob("*.safetensors")):
         return
     here = fingerprint(target.directory)

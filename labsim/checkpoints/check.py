@@ -27,20 +27,29 @@ class Check:
     remedy: str = ""
 
 
+LONGEST_FINDING = 600
+
+
 def ok(name: str, finding: str) -> Check:
-    return Check(name, "ok", finding)
+    return Check(name, "ok", plain(finding))
 
 
 def fault(name: str, finding: str, symptom: str, remedy: str) -> Check:
-    return Check(name, "fault", finding, symptom, remedy)
+    return Check(name, "fault", plain(finding), symptom, remedy)
 
 
 def warning(name: str, finding: str, symptom: str, remedy: str) -> Check:
-    return Check(name, "warning", finding, symptom, remedy)
+    return Check(name, "warning", plain(finding), symptom, remedy)
 
 
 def unchecked(name: str, why: str) -> Check:
-    return Check(name, "not checked", why)
+    return Check(name, "not checked", plain(why))
+
+
+def plain(finding: str) -> str:
+    """One line of printable characters, not endless: names and values in it come from a stranger's file."""
+    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in finding)
+    return text if len(text) <= LONGEST_FINDING else f"{text[: LONGEST_FINDING - 100]}...{text[-80:]}"
 
 
 def listed(names: object, most: int = 4) -> str:

@@ -105,8 +105,9 @@ def examine(
 
     ValueError for a directory that is not there, and for a target that cannot be found or read.
     """
-    directory, facts = Path(directory).expanduser(), target_facts(target_name)
+    facts = target_facts(target_name)
     disk = read_directory(directory)
+    directory = disk.directory
     checks = [*disk.checks]
     if disk.kind == "small":
         return Diagnosis(directory, target_name, disk.kind, disk.dialect, (*checks, *small_checks(disk, facts)))

@@ -74,13 +74,14 @@ def export(
         ValueError: a draft that no engine reads in this format, a source or a result with a fault, weights that do
             not fit into `dtype`, an `out` that is not empty, a target that is not named or cannot be read.
     """
-    directory, out = Path(directory).expanduser(), Path(out).expanduser()
+    out = Path(out)
     if dtype not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is not known; right is {', '.join(DTYPES)}")
     if not 1 <= k <= 64:
         raise ValueError(f"k is {k}; right is 1 to 64 drafted tokens")
-    check_free(out, directory, force)
     disk = read_directory(directory)
+    directory = disk.directory
+    check_free(out, directory, force)
     name = target_name or inside(disk.raw, "labsim", "target")
     if not name:
         raise ValueError(f"{directory} does not name its target: give it (--target)")

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import torch
 
 from ..drafts.eagle_dialects import DraftConfig
+from ..models.fields import LARGEST_ID
 from .check import Check, fault, ok, warning
 from .on_disk import OnDisk
 
@@ -58,6 +59,9 @@ def offsets(d2t: torch.Tensor, t2d: torch.Tensor | None, size: int, vocab: int) 
         )
         return
     d2t = d2t.long()
+    if size and not -LARGEST_ID <= int(d2t.min()) <= int(d2t.max()) <= LARGEST_ID:  # the sum below would wrap around
+        yield out_of_vocabulary(int(d2t.max()), vocab)
+        return
     ids = torch.arange(size) + d2t
     if not bool(d2t.any()):
         if size == vocab:
@@ -82,7 +86,15 @@ def offsets(d2t: torch.Tensor, t2d: torch.Tensor | None, size: int, vocab: int) 
             "subtract the draft ids: d2t - arange(N)",
         )
         return
-    if int(d2t.min()) < 0:
+    if bool((ids.diff() < 0).any()) and says_the_same(ids, t2d, vocab):
+        yield warning(
+            "d2t: not ascending",
+            f"the {size} tokens of t2d, not in the order of their ids",
+            "engines that add the offset are right; `labsim generate` refuses it, and a trainer that slices the "
+            "target's head by t2d permutes the rows",
+            "sort the draft vocabulary by target id, and the head's rows with it",
+        )
+    elif int(d2t.min()) < 0:
         yield fault(
             "d2t: negative",
             f"d2t holds {int(d2t.min())}; offsets of ascending ids are never negative",
@@ -98,12 +110,23 @@ def offsets(d2t: torch.Tensor, t2d: torch.Tensor | None, size: int, vocab: int) 
             "sort the draft vocabulary by target id, and the head's rows with it",
         )
     elif int(ids[-1]) >= vocab:
-        yield fault(
-            "d2t: out of the vocabulary",
-            f"d2t leads to the target id {int(ids[-1])} of {vocab}",
-            "an index error in the engine's scatter, or another target's tokens",
-            "take the mapping of the training for this target",
-        )
+        yield out_of_vocabulary(int(ids[-1]), vocab)
+
+
+def out_of_vocabulary(leads_to: int, vocab: int) -> Check:
+    return fault(
+        "d2t: out of the vocabulary",
+        f"d2t leads to the target id {leads_to} of {vocab}",
+        "an index error in the engine's scatter, or another target's tokens",
+        "take the mapping of the training for this target",
+    )
+
+
+def says_the_same(ids: torch.Tensor, t2d: torch.Tensor | None, vocab: int) -> bool:
+    """Whether t2d is true exactly at these ids, each of them once."""
+    if t2d is None or t2d.shape != (vocab,) or int(ids.min()) < 0 or int(ids.max()) >= vocab:
+        return False
+    return len(ids.unique()) == len(ids) == int(t2d.bool().sum()) and bool(t2d.bool()[ids].all())
 
 
 def taken_for_ids(d2t: torch.Tensor, ids: torch.Tensor, t2d: torch.Tensor | None, vocab: int) -> bool:
@@ -121,7 +144,7 @@ def membership(d2t: torch.Tensor, t2d: torch.Tensor | None, size: int, vocab: in
     if t2d.shape != (vocab,):
         yield fault(
             "t2d: another vocabulary",
-            f"t2d has {t2d.numel()} entries, and the target has {vocab} tokens",
+            f"t2d is of shape {tuple(t2d.shape)}; right is ({vocab},), the target's tokens",
             "the mapping is another target's: acceptance length about 1",
             "take d2t and t2d of the training for this target",
         )

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..drafts.eagle_config import FEATURES
+from ..models.weights import WEIGHT_TYPES
 from .check import Check, fault, listed, ok, warning
 from .layers import inside
 from .on_disk import OnDisk
@@ -140,7 +141,7 @@ def feedback(disk: OnDisk) -> Iterator[Check]:
 def untouched(disk: OnDisk) -> Iterator[Check]:
     """Norm weights of exactly 1, or 0."""
     vectors = {name: tensor for name, tensor in disk.tensors.items() if name.endswith("weight") and tensor.ndim == 1}
-    weights = {name: tensor for name, tensor in vectors.items() if tensor.is_floating_point()}
+    weights = {name: tensor for name, tensor in vectors.items() if tensor.dtype in WEIGHT_TYPES}
     ones = {name for name, tensor in weights.items() if tensor.numel() and bool((tensor == 1).all())}
     if ones:
         yield warning(

@@ -14,8 +14,11 @@ from typing import Any
 import torch
 
 from ..drafts.eagle_checkpoint import our_name
+from ..drafts.eagle_config import FEATURES
 from ..drafts.eagle_dialects import FIXED_SWITCHES, kind_of
 from ..models.config import read_json
+from ..models.fields import short, shown
+from ..models.load import directory_called
 from ..models.weights import opened
 from .check import Check, fault, listed, ok, warning
 
@@ -52,14 +55,17 @@ class OnDisk:
         return inner if isinstance(inner, dict) and inner else self.raw
 
 
-def read_directory(directory: Path) -> OnDisk:
+def read_directory(directory: str | Path) -> OnDisk:
     """ValueError only where there is no such directory: everything else is a finding."""
-    if not directory.is_dir():
-        raise ValueError(f"draft {str(directory)!r} is no directory; right is one with config.json and .safetensors")
+    name, directory = directory, directory_called(str(directory))
+    if directory is None:
+        raise ValueError(f"draft {shown(name)} is no directory; right is one with config.json and .safetensors")
     checks: list[Check] = []
     raw: dict[str, Any] = {}
     try:
         raw = read_json(directory / "config.json")
+        if not raw:
+            raise ValueError(f"{directory}/config.json is an empty object")
     except ValueError as error:
         checks.append(
             fault(
@@ -85,9 +91,31 @@ def read_directory(directory: Path) -> OnDisk:
                 )
             )
     dialect = dialect_of(raw, kind)
+    if raw and (kind or "").startswith("eagle3"):
+        checks += engine_keys(raw)
     if raw and kind is not None:
         checks.append(ok("config.json", f"a draft of the kind {kind}, written as {dialect}"))
     return OnDisk(directory, raw, tensors, kind, dialect, tuple(checks))
+
+
+def engine_keys(raw: dict[str, Any]) -> Iterator[Check]:
+    """What an engine chooses and sizes the model's class by, and this package does not need."""
+    names = raw.get("architectures")
+    if not isinstance(names, list) or not any("eagle3" in str(name).lower() for name in names):
+        yield fault(
+            "config.json: architectures",
+            f"architectures is {short(names)}, and engines choose the model's class by it",
+            "the engine refuses the directory, or loads it as a plain Llama",
+            'write ["LlamaForCausalLMEagle3"], or ["Eagle3DraftModel"] in the layout of speculators',
+        )
+    features = raw.get("num_aux_hidden_states")
+    if features is not None and features != FEATURES:
+        yield fault(
+            "config.json: num_aux_hidden_states",
+            f"num_aux_hidden_states is {short(features)} where EAGLE-3 fuses {FEATURES} layers",
+            "fc is made for another number of layers: a shape error, or a part of it is filled",
+            f"write {FEATURES}, or leave it out",
+        )
 
 
 def dialect_of(raw: dict[str, Any], kind: str | None) -> str:
@@ -161,7 +189,16 @@ def read_tensors(directory: Path, raw: dict[str, Any]) -> tuple[dict[str, torch.
                 "keep the copy that the training wrote last, and one layout",
             )
         )
-    if read:
+    if read and not tensors:
+        checks.append(
+            fault(
+                "weights: empty",
+                f"{listed(path.name for path in files)}: whole, with no tensor inside",
+                "non-strict loading leaves everything as it was initialised: acceptance length about 1",
+                "export again from the training's own weights",
+            )
+        )
+    elif read:
         bytes_ = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         checks.append(ok("weights", f"{len(tensors)} tensors, {bytes_ / 1e6:.1f} MB in {read} safetensors file(s)"))
     return tensors, checks
@@ -184,6 +221,7 @@ def damaged(path: Path, error: Exception) -> Check:
 
 def missing_shards(directory: Path) -> Iterator[Check]:
     """Files that an index names and the directory does not hold."""
+    there = {path.name for path in directory.iterdir() if path.is_file()}
     for index in sorted(directory.glob("*.safetensors.index.json")):
         try:
             shards = read_json(index).get("weight_map")
@@ -191,7 +229,7 @@ def missing_shards(directory: Path) -> Iterator[Check]:
             yield damaged(index, error)
             continue
         named = {str(one) for one in shards.values()} if isinstance(shards, dict) else set()
-        if lacking := {name for name in named if not (directory / Path(name).name).is_file()}:
+        if lacking := {name for name in named if Path(name).name not in there}:
             yield fault(
                 "weights: shard missing",
                 f"{index.name} names {listed(lacking)}, which is not there",

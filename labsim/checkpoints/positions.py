@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..drafts.rotary import rope_settings
+from ..drafts.rotary import ADAPTIVE, frequencies, rope_settings
+from ..models.config import LONGEST_CONTEXT, read_heads
+from ..models.fields import Fields, short
 from .check import Check, fault, ok, warning
 from .on_disk import OnDisk
 from .target import TargetFacts
@@ -32,15 +34,35 @@ def position_checks(disk: OnDisk, target: TargetFacts) -> list[Check]:
         return [
             fault(
                 "rope: unreadable",
-                f"rope_theta, rope_scaling or rope_parameters is no such value ({error})",
+                f"rope_theta, rope_scaling or rope_parameters is no such value ({short(str(error))})",
                 "the engine stops, or uses theta 10000",
                 "copy the target's",
             )
         ]
-    rope = list(spellings(sizes, own)) + list(against(own, theirs, target))
+    rope = list(computed(disk, own)) + list(spellings(sizes, own)) + list(against(own, theirs, target))
     if not rope:
         rope.append(ok("rope", f"theta {own['rope_theta']:g}, scaling {kind(own)}: as the target"))
     return rope + list(longest(sizes, target))
+
+
+def computed(disk: OnDisk, own: dict[str, Any]) -> Iterator[Check]:
+    """Values that no angles can be made of."""
+    sizes = Fields(disk.sizes, f"{disk.directory}/config.json")
+    try:
+        head_dim, longest = read_heads(sizes)[2], sizes.whole("max_position_embeddings", 1, LONGEST_CONTEXT, 2048)
+    except ValueError:
+        return  # named with the other sizes
+    if kind(own) in ADAPTIVE:
+        return  # angles that depend on the text are compared with the target's
+    try:
+        frequencies(own, head_dim, longest)
+    except ValueError as error:
+        yield fault(
+            "rope: cannot be computed",
+            str(error),
+            "the engine stops while loading, or turns keys by no angle",
+            "copy the target's rope_theta, rope_scaling and rope_parameters, if it was trained with them",
+        )
 
 
 def kind(rope: dict[str, Any]) -> str:

@@ -12,10 +12,11 @@ from dataclasses import replace
 import torch
 
 from ..drafts.eagle import EagleDraft
-from ..drafts.eagle_config import EagleConfig
+from ..drafts.eagle_config import FEATURES, EagleConfig
 from ..drafts.eagle_dialects import DraftConfig
 from ..drafts.heads import HeadsConfig, ParallelHeads
 from ..drafts.mtp import MTPConfig, MTPDraft
+from ..models.weights import WEIGHT_TYPES
 from .check import Check, fault, listed, ok, warning
 from .on_disk import OnDisk
 
@@ -84,19 +85,19 @@ def tensor_checks(disk: OnDisk, config: DraftConfig) -> list[Check]:
 
 def is_switched_norm(name: str) -> bool:
     """Norms that a flag of config.json switches on: flag and tensor are compared elsewhere."""
-    return name.startswith("fc_norm.") or name in ("input_norm.weight", "norm.weight")
+    return name in (*(f"fc_norm.{index}.weight" for index in range(FEATURES)), "input_norm.weight", "norm.weight")
 
 
 def value_checks(disk: OnDisk) -> list[Check]:
     """Not a number, all zero, types."""
     checks: list[Check] = []
     floats = {name: tensor for name, tensor in disk.tensors.items() if name not in MAPPING}
-    if wrong := {name for name, tensor in floats.items() if not tensor.is_floating_point()}:
+    if wrong := {name for name, tensor in floats.items() if tensor.dtype not in WEIGHT_TYPES}:
         checks.append(
             fault(
                 "values: type",
                 f"{listed(f'{name} ({floats[name].dtype})' for name in wrong)}",
-                "quantised or damaged weights: the engine stops, or reads integers as weights",
+                "quantised or damaged weights: the engine stops, or reads the codes as weights",
                 "export in float16, bfloat16 or float32",
             )
         )

@@ -50,7 +50,7 @@ def wrong_values_exit_2() -> Iterator[None]:
     except BrokenPipeError:  # `| head` has read enough: no wrong value
         raise
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{shown(error.filename)}: " if error.filename else ""
         raise click.UsageError(f"{where}{error.strerror or error}") from error
 
 

@@ -44,7 +44,10 @@ def kind_of(raw: dict[str, Any], tensor_names: Collection[str] = (), name: str =
     A public EAGLE-1 config is that of a Llama; its joining layer, `fc.weight`, gives it away. ValueError for a draft of
     a kind not computed here.
     """
-    if kind := about(raw, name).text("kind", None):
+    own = about(raw, name)
+    if kind := own.text("kind", None):
+        if kind not in (*KINDS, "small"):
+            raise own.wrong("kind", f"one of {', '.join((*KINDS, 'small'))}")
         return kind
     fields = Fields(raw, name)
     names = " ".join(fields.texts("architectures"))
@@ -52,7 +55,9 @@ def kind_of(raw: dict[str, Any], tensor_names: Collection[str] = (), name: str =
     if speculators == "eagle3" or "eagle3" in names.lower():
         return "eagle3"
     if speculators is not None:
-        raise ValueError(f"a speculators draft of the kind {speculators!r} is not computed here; right is 'eagle3'")
+        raise ValueError(
+            f"a speculators draft of the kind {short(speculators)} is not computed here; right is 'eagle3'"
+        )
     return "eagle1" if {"fc.weight", "model.fc.weight"} & set(tensor_names) else "small"
 
 
@@ -122,7 +127,7 @@ def check_layer(sizes: Fields) -> None:
     if layers != 1:
         raise ValueError(f"{sizes.file} has {layers} draft layers; drafts of one layer are computed here")
     if (activation := sizes.text("hidden_act", "silu")) != "silu":
-        raise ValueError(f"{sizes.file} uses the activation {activation!r}; silu (SwiGLU) is computed here")
+        raise ValueError(f"{sizes.file} uses the activation {short(activation)}; silu (SwiGLU) is computed here")
     if sizes.flag("mlp_bias", False):
         raise ValueError(f"{sizes.file} has biases in the MLP, which are not computed here")
 

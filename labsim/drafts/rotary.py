@@ -6,11 +6,12 @@ target's), so the angles are computed when they are needed: position times frequ
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-from ..models.config import first_line
+from ..models.config import first_line, quiet_transformers
 from ..models.fields import short
 
 ADAPTIVE = ("dynamic", "longrope")  # their frequencies depend on the length of the text
@@ -41,18 +42,22 @@ def frequencies(rope: dict[str, Any], head_dim: int, max_positions: int) -> tupl
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     try:
-        config = LlamaConfig(
-            hidden_size=head_dim,
-            num_attention_heads=1,
-            head_dim=head_dim,
-            max_position_embeddings=max_positions,
-            rope_parameters={**scaling, "rope_type": kind, "rope_theta": theta},
-        )
-        embedding = LlamaRotaryEmbedding(config)
+        with quiet_transformers():
+            config = LlamaConfig(
+                hidden_size=head_dim,
+                num_attention_heads=1,
+                head_dim=head_dim,
+                max_position_embeddings=max_positions,
+                rope_parameters={**scaling, "rope_type": kind, "rope_theta": theta},
+            )
+            embedding = LlamaRotaryEmbedding(config)
     # What a library raises on a foreign value has no common base: KeyError, TypeError, its own validation errors.
     except Exception as error:
         raise ValueError(f"rope_scaling {short(scaling)} cannot be used ({first_line(error)})") from error
-    return embedding.inv_freq.double(), float(embedding.attention_scaling)
+    angles, scale = embedding.inv_freq.double(), float(embedding.attention_scaling)
+    if not bool(torch.isfinite(angles).all()) or not math.isfinite(scale):
+        raise ValueError(f"rope_scaling {short(scaling)} makes angles that are not numbers")
+    return angles, scale
 
 
 def rotate(x_BHQD: torch.Tensor, cos_BQD: torch.Tensor, sin_BQD: torch.Tensor) -> torch.Tensor:

@@ -107,6 +107,8 @@ def check_rope(fields: Fields) -> None:
             if part.raw.get(key) is not None and part.raw[key] not in ROPE_TYPES:
                 raise part.wrong(key, f"one of {', '.join(ROPE_TYPES)}")
         part.number("factor", 1, 1e6, None)
+        if kinds := [key for key, value in part.raw.items() if isinstance(value, dict)]:
+            raise part.wrong(kinds[0], "a number or a name: one set of values for all layers is computed here")
 
 
 def transformers_config(directory: Path) -> Any:
@@ -145,6 +147,8 @@ def first_line(error: BaseException) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. ValueError, naming the file, when it is missing or is not one."""
+    if path.is_fifo():
+        raise ValueError(f"{path} is a pipe, which would be waited for; right is a file")
     try:
         document = json.loads(path.read_bytes().decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):

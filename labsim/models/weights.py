@@ -19,6 +19,8 @@ from safetensors.torch import load_file, save
 from .config import ModelConfig
 
 NAMED_IN_ERRORS = 6
+# Narrower ones are quantised: their numbers mean nothing without the scales beside them.
+WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def read_weights(directory: Path, device: torch.device | str = "cpu") -> dict[str, torch.Tensor]:
@@ -61,6 +63,8 @@ def opened(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def errors_named(path: Path) -> Iterator[None]:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{path} is no regular file; right is a safetensors file")
     try:
         yield
     except (SafetensorError, OSError) as error:
@@ -149,8 +153,8 @@ def check_tensor(tensor: torch.Tensor, shape: tuple[int, ...], key: str, name: s
     """ValueError unless the tensor has this shape, is floating point and holds numbers."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name}: {key} is {tuple(tensor.shape)}, and config.json makes it {tuple(shape)}")
-    if not tensor.is_floating_point():
-        raise ValueError(f"{name}: {key} is {tensor.dtype}; right is a floating-point tensor")
+    if tensor.dtype not in WEIGHT_TYPES:
+        raise ValueError(f"{name}: {key} is {tensor.dtype}; right is float16, bfloat16, float32 or float64")
     # One infinity or NaN makes the sum one. The other way round a sum may overflow, so then each value is looked at.
     if not bool(torch.isfinite(tensor.sum(dtype=torch.float32))) and not bool(torch.isfinite(tensor).all()):
         raise ValueError(f"{name}: {key} holds values that are not numbers; it was never trained or filled in")

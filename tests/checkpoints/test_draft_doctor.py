@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from labsim.checkpoints.check import LONGEST_FINDING
 from labsim.checkpoints.doctor import examine
 from labsim.checkpoints.layers import read_layers
 from labsim.checkpoints.on_disk import read_directory
@@ -149,6 +151,10 @@ DAMAGE = {
     "values: not numbers": put("midlayer.mlp.up_proj.weight", (0, 0), float("nan")),
     "values: zero": put("midlayer.mlp.up_proj.weight", slice(None), 0),
     "values: type": add(fc__weight=torch.ones(24, 60, dtype=torch.int8)),
+    "config.json: architectures": say(architectures=["LlamaForCausalLM"], labsim={"kind": "eagle3.1"}),
+    "config.json: num_aux_hidden_states": say(num_aux_hidden_states=2),
+    "config.json: kind": say(labsim={"kind": "eagle9"}),
+    "rope: cannot be computed": say(rope_scaling={"rope_type": "linear"}),
     "embeddings: tied": say(tie_word_embeddings=True),
     "rope: disagrees with itself": say(rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
     "config.json: values": say(num_attention_heads="4"),
@@ -169,6 +175,25 @@ def test_each_damage_is_named(tmp_path: Path, fault: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fault", "change"),
+    [
+        ("d2t: out of the vocabulary", both(d2t(lambda old, tensors: torch.full_like(old, 2**63 - 1)), drop("t2d"))),
+        ("tensors: surplus", add(fc_norm__3__weight=HALF)),
+        ("values: type", add(fc__weight=torch.ones(24, 60).to(torch.float8_e4m3fn))),
+        ("values: type", add(norm__weight=torch.ones(24).to(torch.float8_e8m0fnu))),
+        ("weights: empty", lambda raw, tensors: tensors.clear()),
+        ("config.json: unreadable", lambda raw, tensors: raw.clear()),
+        ("rope: cannot be computed", say(rope_scaling={"rope_type": "llama3"})),
+        ("config.json: values", say(rope_parameters={"full_attention": {"rope_theta": 1e4}})),
+    ],
+)
+def test_other_shapes_of_a_damage_have_its_name(
+    tmp_path: Path, fault: str, change: Callable[[Config, Tensors], object]
+) -> None:
+    assert fault in names(diagnosed(tmp_path, change).checks, "fault")
+
+
+@pytest.mark.parametrize(
     ("warned", "change"),
     [
         ("norms: exactly 1", put("midlayer.hidden_norm.weight", slice(None), 1)),
@@ -179,6 +204,7 @@ def test_each_damage_is_named(tmp_path: Path, fault: str) -> None:
         ("rope: scaling", say(rope_scaling={"type": "yarn", "factor": 32.0})),
         ("dtype: not the named one", say(torch_dtype="bfloat16")),
         ("dtype: mixed", add(norm__weight=torch.rand(24) + 0.5)),
+        ("d2t: not ascending", d2t(lambda old, tensors: absolute(old, tensors).flip(0) - torch.arange(len(old)))),
         ("d2t: zeros", lambda raw, tensors: tensors.update(d2t=torch.zeros(17).long(), t2d=torch.arange(31) < 17)),
     ],
 )
@@ -238,6 +264,8 @@ def test_answers_of_other_weights_under_the_same_name(tmp_path: Path) -> None:
     for weights, faults in ((here, []), (None, []), ("0123456789ab", ["target: other weights"])):
         (draft / "recipe.json").write_text(json.dumps({"data": [{"weights": weights}]}))
         assert names(examine(draft, target, run=False).checks, "fault") == faults
+    (draft / "recipe.json").write_text(json.dumps({"data": [{"weights": [here]}]}))
+    assert names(examine(draft, target, run=False).checks, "fault") == []
     (draft / "recipe.json").write_text("[]")
     assert "recipe: unreadable" in names(examine(draft, target, run=False).checks, "warning")
 
@@ -272,6 +300,38 @@ def test_damaged_files_are_findings(tmp_path: Path) -> None:
     assert "config.json: unreadable" in faults()
     (draft / "config.json").write_text(json.dumps({"speculators_model_type": "dflash"}))
     assert "config.json: kind" in faults()
+
+
+def test_names_from_a_file_stay_on_their_line(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, add(**{"\x1b[31m\nred": HALF}), dialect="specforge")
+    finding = next(check.finding for check in found.faults if check.name == "tensors: surplus")
+    assert finding.isprintable() and r"\x1b[31m\nred" in finding
+    for key in ("hidden_act", "rope_theta", "torch_dtype", "speculators_model_type"):
+        found = diagnosed(tmp_path, say(**{key: "x" * 5000}))
+        assert all(len(check.finding) <= LONGEST_FINDING for check in found.checks)
+
+
+def test_what_is_no_file_is_no_wait(tmp_path: Path) -> None:
+    """Opening a pipe waits for somebody to write into it."""
+    config, tensors = public()
+    draft, target = write(tmp_path / "draft", config, tensors), target_directory(tmp_path / "target")
+    for name, fault in (("model.safetensors", "weights: damaged"), ("config.json", "config.json: unreadable")):
+        (draft / name).unlink()
+        os.mkfifo(draft / name)
+        assert fault in names(examine(draft, target, run=False).checks, "fault")
+
+
+def test_odd_names_of_directories_are_refused(tmp_path: Path) -> None:
+    target = target_directory(tmp_path / "target")
+    for name in ("~no-such-user/draft", "x" * 5000, str(tmp_path / "target" / "config.json")):
+        with pytest.raises(ValueError, match="is no directory") as refused:
+            examine(name, target, run=False)
+        assert len(str(refused.value)) < 300
+    config, tensors = public()
+    draft = write(tmp_path / "päth with späces", config, tensors)
+    index = {"weight_map": {"fc.weight": "x" * 5000, "a\0": "b\0"}}
+    (draft / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert names(examine(draft, target, run=False).checks, "fault") == ["weights: shard missing"]
 
 
 def test_two_files_with_one_tensor(tmp_path: Path) -> None:

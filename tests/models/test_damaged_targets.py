@@ -141,7 +141,7 @@ def with_nan(tensors: Tensors, name: str) -> None:
         ),
         (
             lambda t: t.update({"model.norm.weight": torch.ones(32, dtype=torch.int8)}),
-            r"model\.norm\.weight is torch\.int8; right is a floating-point tensor",
+            r"model\.norm\.weight is torch\.int8; right is float16, bfloat16, float32 or float64",
         ),
         (lambda t: t.pop("model.norm.weight"), r"lacks tensors: model\.norm\.weight"),
         (lambda t: t.update({"model.layers.2.x": torch.ones(1)}), r"holds unknown tensors: model\.layers\.2\.x"),
