@@ -71,7 +71,8 @@ def command(
             make_writable(folder)
     with failures_exit_1(), wrong_values_exit_2():
         ready = _executed(chosen, executed, solve=not student, jobs=jobs, no_run=no_run)
-        decks = {notebook.stem for notebook in (*known, *chosen)}
+        there = {deck.name.removesuffix(SUFFIX) for deck in out.glob(f"*{SUFFIX}")}
+        decks = {notebook.stem for notebook in chosen} | there
         made = []
         for path in ready:
             made.append(make_deck(path, out, decks=decks, student=student))

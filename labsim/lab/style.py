@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-GREY, ORANGE, SKY, YELLOW = "#808080", "#E69F00", "#56B4E9", "#F0E442"
+GREY, ORANGE, SKY, YELLOW = "#757575", "#E69F00", "#56B4E9", "#F0E442"
 
 
 @dataclass(frozen=True)

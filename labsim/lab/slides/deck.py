@@ -4,8 +4,10 @@ A notebook's cells say where slides begin (`slideshow.slide_type`), and what the
 The rest is decided here, the same for every notebook:
 
 - cells of type `skip`, the parameters and what papermill put in do not appear;
-- code is folded behind the word *code*, since a room reads results first. A cell tagged `exercise` or `show-input`
-  stands open, one tagged `hide-input` (and one that only shows an exercise's task) has no code at all;
+- code is folded behind the word *code*, since a room reads results first; where a page has room for short code, it
+  stands open. A cell tagged `exercise` or `show-input` is always open, one tagged `hide-input` (and one that only shows
+  an exercise's task) has no code at all;
+- a page without a heading carries its slide's, small;
 - explorers draw themselves (`labsim.lab.export`);
 - links between notebooks lead from deck to deck; links to other files of the repository become plain words;
 - what a teacher needs at an exercise, minutes, hints and the sentence to end on, goes into the speaker notes. Decks
@@ -17,6 +19,7 @@ The page refers to `assets/` beside it and to nothing else: see `labsim.lab.asse
 from __future__ import annotations
 
 import ast
+import html
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import Any
 
 import nbformat
 from nbconvert import HTMLExporter
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat.v4 import new_markdown_cell
 
 from .. import assets
@@ -34,6 +38,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".slides.html"
 _HIDDEN_TAGS = {"parameters", "injected-parameters"}
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,2} +(.+)$", re.MULTILINE)
+_LONGEST_OPEN_CODE = 16  # lines
 _LONGEST_TEXT = 26  # lines of one printed output; more cannot be read from a slide
 
 
@@ -53,7 +59,10 @@ def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: boo
     places = {"reveal": assets.copy("reveal.js", out / "assets"), "mathjax": assets.copy("mathjax", out / "assets")}
     deck = {name: f"assets/{place}" for name, place in places.items()} | {"title": title_of(notebook)}
     exporter = HTMLExporter(
-        extra_template_basedirs=[str(TEMPLATES)], template_name="deck", preprocessors=[StandaloneWidgets]
+        extra_template_basedirs=[str(TEMPLATES)],
+        template_name="deck",
+        preprocessors=[StandaloneWidgets],
+        exclude_anchor_links=True,
     )
     page, _ = exporter.from_notebook_node(notebook, resources={"deck": deck})
     path = out / f"{executed.stem}{SUFFIX}"
@@ -64,17 +73,23 @@ def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: boo
 def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student: bool) -> None:
     """Turn the cells of an executed notebook into those of its deck, in place."""
     cells = []
+    heading = ""
     for cell in notebook.cells:
         tags = set(cell.metadata.get("tags", ()))
         if cell.metadata.get("slideshow", {}).get("slide_type") == "skip" or tags & _HIDDEN_TAGS:
             continue
+        own = _HEADING.search(cell.source) if cell.cell_type == "markdown" else None
+        if heading and own is None and _begins_a_page(cell):
+            cells.append(_kicker(heading, cell))
+        heading = own[1].strip() if own else heading
         cells.append(cell)
         if cell.cell_type == "markdown":
             cell.source = _LINK.sub(lambda match: _link(match, decks), cell.source)
         if cell.cell_type != "code":
             continue
-        cell.metadata["deck_code"] = _code(cell.source, tags)
         cell.outputs = [output for output in cell.outputs if _shows(output)]
+        CoalesceStreamsPreprocessor().preprocess_cell(cell, {}, 0)
+        cell.metadata["deck_code"] = _code(cell, tags)
         for output in cell.outputs:
             if output.output_type == "stream":
                 output.text = _shortened(output.text)
@@ -84,16 +99,30 @@ def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student:
 
 
 def title_of(notebook: nbformat.NotebookNode) -> str:
-    """The notebook's first heading."""
+    """The notebook's first heading. ValueError where it has none."""
     for cell in notebook.cells:
-        if cell.cell_type == "markdown" and (heading := re.search(r"^# +(.+)$", cell.source, re.MULTILINE)):
+        if cell.cell_type == "markdown" and (heading := _HEADING.search(cell.source)):
             return heading[1].strip()
     raise ValueError("the notebook has no heading of level 1; right: a first cell that begins with '# NN Title'")
 
 
+def _begins_a_page(cell: nbformat.NotebookNode) -> bool:
+    return cell.metadata.get("slideshow", {}).get("slide_type") in ("slide", "subslide")
+
+
+def _kicker(heading: str, cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The heading that `cell` goes on under; it begins the page in the cell's place."""
+    kicker = new_markdown_cell(f'<p class="kicker">{html.escape(heading)}</p>', metadata={"slideshow": {}})
+    kicker.metadata.slideshow.slide_type = cell.metadata.slideshow.slide_type
+    cell.metadata.slideshow.slide_type = "-"
+    return kicker
+
+
 def _shows(output: nbformat.NotebookNode) -> bool:
-    """False for what only programs read, such as the recorded metrics."""
-    return any(not mime.startswith("application/vnd.labsim.") for mime in output.get("data", {"text": ""}))
+    """False for what only programs read, such as the recorded metrics, and for lines that told of progress."""
+    if output.output_type == "stream":
+        return not (output.name == "stderr" and "\r" in output.text)
+    return output.output_type == "error" or any(not mime.startswith("application/vnd.labsim.") for mime in output.data)
 
 
 def _link(match: re.Match[str], decks: Collection[str]) -> str:
@@ -105,11 +134,14 @@ def _link(match: re.Match[str], decks: Collection[str]) -> str:
     return f"[{text}]({stem}{SUFFIX})" if place == f"{stem}.ipynb" and stem in decks else text
 
 
-def _code(source: str, tags: set[str]) -> str:
-    """How a cell's code stands on its slide: open, folded or none."""
-    if "hide-input" in tags or _only_shows_a_task(source):
-        return "none"
-    return "open" if tags & {"exercise", "show-input"} else "folded"
+def _code(cell: nbformat.NotebookNode, tags: set[str]) -> str:
+    """How a cell's code stands on its slide: open, folded ("short" where it may open by itself, or "long"), or not."""
+    if "hide-input" in tags or _only_shows_a_task(cell.source):
+        return ""
+    if tags & {"exercise", "show-input"}:
+        return "open"
+    longest = _LONGEST_OPEN_CODE if cell.outputs else _LONGEST_TEXT
+    return "short" if len(cell.source.splitlines()) <= longest else "long"
 
 
 def _only_shows_a_task(source: str) -> bool:

@@ -4,8 +4,8 @@ About one man in twelve lacks or has shifted one of the three kinds of cones: pr
 deuteranopia (no medium, "green" ones), tritanopia (no short, "blue" ones, rare). A simulation shows a colour as such an
 eye sees it; the distance of two simulated colours is CIEDE2000, in which about 2 is just noticed side by side.
 
-Series also differ in dashes and markers (`labsim.lab.style`), so hue never stands alone. The minimum is asked of the
-five hues that figures really put side by side.
+Series also differ in dashes and markers (`labsim.lab.style`), so hue never stands alone; the minimum is about three
+times what is just noticed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from itertools import combinations
 from ..style import LOOKS
 
 DEFICIENCIES = ("protan", "deutan", "tritan")
-SIDE_BY_SIDE = 5  # series; no figure of the course has more of them as plain lines
-MINIMUM = 8.0  # CIEDE2000
+MINIMUM = 7.5  # CIEDE2000
 
 
 def seen(colour: str, deficiency: str) -> str:
@@ -35,9 +34,9 @@ def distance(one: str, other: str) -> float:
 
 
 def too_close(colours: Sequence[str] | None = None, minimum: float = MINIMUM) -> list[str]:
-    """Pairs that come closer than `minimum` for some eye, one line each. Default: the palette's first five hues."""
+    """Pairs that come closer than `minimum` for some eye, one line each. Default: the palette."""
     if colours is None:
-        colours = [look.colour for look in LOOKS[:SIDE_BY_SIDE]]
+        colours = [look.colour for look in LOOKS]
     found = []
     for one, other in combinations(colours, 2):
         for deficiency in (None, *DEFICIENCIES):

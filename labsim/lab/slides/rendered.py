@@ -1,8 +1,8 @@
 """What only a browser shows of a deck: whether each slide fits, whether its text can be read, whether it starts clean.
 
 Each slide is brought up with all its fragments, at 1280 x 720. Overflow is what reaches below or beside the slide, or
-is cut by a box inside it. Contrast (WCAG 2 AA, as rendered) and the names of pictures and controls are judged by axe-core,
-the checker that browsers' own tools use.
+is cut by a box inside it. Contrast (WCAG 2 AA, as rendered) and the names of pictures and controls are judged by
+axe-core, the checker that browsers' own tools use.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MEASURE = """([width, height]) => {
     if (cut("Height", style.overflowY)) said.push(`${name}: ${box.scrollHeight} px of height in ${box.clientHeight}`);
   }
   const words = slide.querySelector("h1, h2, h3, h4, p")?.textContent || "";
-  return {said, title: words.slice(0, 60), size: Number(slide.querySelector(".page")?.dataset.size || 1)};
+  return {said, title: words.slice(0, 60), size: Number(slide.querySelector(".page")?.style.zoom || 1)};
 }"""
 _AXE = """async (rules) => {
   const found = await axe.run(Reveal.getCurrentSlide(), {runOnly: rules, resultTypes: ["violations"]});

@@ -1,9 +1,11 @@
-// Starts a deck: waits until formulas, fonts, pictures and explorers stand, draws too full pages smaller, then hands
-// over to reveal.js. `window.labsimDeck` is "ready" when the first slide can be seen, or what went wrong.
+// Starts a deck: waits until formulas, fonts, pictures and explorers stand, draws sparse pages larger and full ones
+// smaller, then hands over to reveal.js. `window.labsimDeck` is "ready" when the first slide can be seen, or what went wrong.
 
 const HEIGHT = 720; // of a slide; its width is 1280
+const LARGEST = 1.2; // where there is little on a page, the last row reads it too
 const SMALLEST = 0.7; // a page that is still too high at this size is an overflow, which `labsim slides --check` finds
-const STEP = 0.025;
+const STEP = 0.05;
+const WITHOUT_COLUMNS = 0.8;
 
 function drawn(place) {
   const done = () => place.dataset.ready || place.textContent;
@@ -17,13 +19,31 @@ function drawn(place) {
   });
 }
 
+function draw(page, size) {
+  page.style.zoom = size.toFixed(2);
+  page.style.setProperty("--size", size.toFixed(2));
+  return page.parentElement.scrollHeight <= HEIGHT;
+}
+
 function fit(page) {
-  const slide = page.parentElement;
-  for (let size = 1; size >= SMALLEST - STEP / 2; size -= STEP) {
-    if (size < 1) page.style.zoom = size.toFixed(3);
-    if (slide.scrollHeight <= HEIGHT) break;
+  page.classList.remove("columns");
+  // Folded code stands open where the page has room for it.
+  for (const fold of page.querySelectorAll("details.code")) {
+    fold.open = fold.classList.toggle("inline", fold.classList.contains("short"));
+    if (fold.open && !draw(page, 1)) fold.open = fold.classList.toggle("inline", false);
   }
-  page.dataset.size = page.style.zoom || "1";
+  const alone = largest(page);
+  if (alone >= WITHOUT_COLUMNS) return;
+  page.classList.add("columns"); // of long code
+  if (largest(page) > alone) return;
+  page.classList.remove("columns");
+  draw(page, alone || SMALLEST);
+}
+
+// Draws the page as large as it may be; that size.
+function largest(page) {
+  for (let size = LARGEST; size > SMALLEST; size -= STEP) if (draw(page, size)) return size;
+  return draw(page, SMALLEST) ? SMALLEST : 0;
 }
 
 const nextFrame = () => new Promise((resolve) => setTimeout(resolve, 50));
@@ -45,6 +65,7 @@ async function start() {
     center: false,
     hash: true,
     slideNumber: "c/t",
+    controlsTutorial: false,
     transition: "none",
     pdfSeparateFragments: false,
     pdfMaxPagesPerSlide: 1,
@@ -56,7 +77,7 @@ async function start() {
 
 // The key C opens and closes the code of the slide.
 function toggleCode() {
-  const folds = [...window.Reveal.getCurrentSlide().querySelectorAll("details.code")];
+  const folds = [...window.Reveal.getCurrentSlide().querySelectorAll("details.code:not(.inline)")];
   const open = folds.findIndex((fold) => fold.open);
   folds.forEach((fold, index) => {
     fold.open = index === open + 1;
