@@ -1,4 +1,4 @@
-"""A real JupyterLab and a real Chromium for the tests in this folder.
+"""A real JupyterLab, a real Notebook 7 and a real Chromium for the tests in this folder.
 
 The server listens on 127.0.0.1 with its token on, over a copy of the notebooks, with its own settings, kernels and
 data folders. Every process it starts inherits an environment marker; afterwards no process with that marker may live.
@@ -17,6 +17,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from labsim.lab.browser import find_chromium
+from labsim.lab.browser import OFFLINE, find_chromium
 
 expect.set_options(timeout=30_000)  # the machine may be busy
 
@@ -40,15 +41,16 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class LabServer:
-    """A running JupyterLab: its address, its token and the folder it serves."""
+    """A running JupyterLab or Notebook 7: its address, its token, the folder it serves and where a notebook opens."""
 
     url: str
     token: str
     root: Path
+    place: str
 
     def open(self, notebook: str) -> str:
         """Address that opens a notebook of the folder."""
-        return f"{self.url}/lab/tree/{notebook}?token={self.token}&reset"
+        return f"{self.url}/{self.place}/{notebook}?token={self.token}&reset"
 
     def close_kernels(self) -> None:
         """Shut down what runs, so that the next test opens its notebook with a fresh kernel."""
@@ -75,7 +77,7 @@ def chromium_path() -> str:
 
 @pytest.fixture(scope="package")
 def browser(chromium_path: str) -> Iterator[Browser]:
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = [*OFFLINE, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium_path, args=options)
         yield launched
@@ -92,7 +94,22 @@ def screenshots() -> Path:
 
 @pytest.fixture(scope="package")
 def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
-    home = tmp_path_factory.mktemp("lab")
+    options = ["--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    options.append("--LabApp.expose_app_in_browser=True")
+    with serving("jupyterlab", "lab/tree", options, tmp_path_factory.mktemp("lab")) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def notebook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
+    options = ["--JupyterNotebookApp.expose_app_in_browser=True"]
+    with serving("notebook", "notebooks", options, tmp_path_factory.mktemp("notebook")) as server:
+        yield server
+
+
+@contextmanager
+def serving(module: str, place: str, options: list[str], home: Path) -> Iterator[LabServer]:
+    """A server of a copy of the course's notebooks; `home` is all that it may write to."""
     root = home / "notebooks"
     shutil.copytree(REPOSITORY / "notebooks", root, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
     for name, content in SETTINGS.items():
@@ -113,18 +130,17 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
         "LABSIM_HOME": str(home / "labsim"),
     }
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser"),
+        *(sys.executable, "-m", module, "--no-browser"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         f"--ServerApp.root_dir={root}",
-        *("--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
-        "--LabApp.expose_app_in_browser=True",
+        *options,
         *(["--allow-root"] if os.geteuid() == 0 else []),
     ]
     log = home / "server.log"
     with log.open("wb") as stream:
         server = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
     try:
-        lab = LabServer(f"http://127.0.0.1:{port}", token, root)
+        lab = LabServer(f"http://127.0.0.1:{port}", token, root, place)
         wait_until_up(lab, server, log)
         yield lab
     finally:
@@ -133,6 +149,13 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
 
 @pytest.fixture
 def page(browser: Browser, lab_server: LabServer) -> Iterator[Page]:
+    with page_of(browser, lab_server) as opened:
+        yield opened
+
+
+@contextmanager
+def page_of(browser: Browser, server: LabServer) -> Iterator[Page]:
+    """A page of its own; afterwards the server runs no kernel."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     context.set_default_timeout(30_000)
     opened = context.new_page()
@@ -140,7 +163,7 @@ def page(browser: Browser, lab_server: LabServer) -> Iterator[Page]:
     opened.on("pageerror", lambda error: opened.console_errors.append(str(error)))
     yield opened
     context.close()
-    lab_server.close_kernels()
+    server.close_kernels()
 
 
 def free_port() -> int:
@@ -159,7 +182,7 @@ def wait_until_up(lab: LabServer, server: subprocess.Popen, log: Path, seconds: 
             return
         except OSError:
             time.sleep(0.2)
-    pytest.fail(f"JupyterLab does not answer:\n{log.read_text()[-3000:]}")
+    pytest.fail(f"the server does not answer:\n{log.read_text()[-3000:]}")
 
 
 def stop(server: subprocess.Popen, marker: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from playwright.sync_api import Locator, Page, expect
 
 # The notebook as JupyterLab holds it. (In the page an error looks like any text on stderr.)
@@ -13,17 +11,28 @@ FAILURES = f"{CELLS}.flatMap(cell => cell.outputs).filter(output => output.outpu
 FINISHED = f"() => {CELLS}.every(cell => cell.execution_count !== null) || {FAILURES}.length > 0"
 
 
-def run_all_cells(page: Page, address: str) -> None:
-    """Open the notebook, choose Run > Run All Cells, and wait until the kernel has worked through them."""
+KERNEL_IS_IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+
+
+def open_notebook(page: Page, address: str) -> None:
+    """Open the notebook, in JupyterLab or Notebook 7, and wait until its kernel can take a cell."""
     page.goto(address)
     expect(page.locator(".jp-NotebookPanel:visible .jp-CodeCell").first).to_be_visible(timeout=60_000)
-    idle = page.locator(".jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator[data-status=idle]")
-    expect(idle).to_be_visible(timeout=60_000)
-    expect(page.get_by_role("button", name=re.compile(r"\| Idle$"))).to_be_visible(timeout=60_000)
+    page.wait_for_function(KERNEL_IS_IDLE, timeout=60_000, polling=200)
+
+
+def run_menu(page: Page, entry: str) -> None:
+    """Choose an entry of the menu Run."""
     page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.get_by_role("menuitem", name=entry, exact=True).click()
+
+
+def run_all_cells(page: Page, address: str) -> None:
+    """Open the notebook, choose Run > Run All Cells, and wait until the kernel has worked through them."""
+    open_notebook(page, address)
+    run_menu(page, "Run All Cells")
     page.wait_for_function(FINISHED, timeout=300_000, polling=200)
-    expect(idle).to_be_visible(timeout=60_000)
+    page.wait_for_function(KERNEL_IS_IDLE, timeout=60_000, polling=200)
 
 
 def failures(page: Page) -> list[str]:
