@@ -13,6 +13,7 @@ The ring goes at the pace of its slowest hop: as soon as the mesh is larger than
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -116,6 +117,16 @@ def swap_seconds(shape: AttentionShape, machine: Machine) -> float:
     if far:
         spent.append(machine.outer.seconds(far * parcel, 4 * far))
     return max(spent)
+
+
+def hides_from(heads: int, kv_heads: int, head_dim: int, element_bytes: int, machine: Machine, link: Link) -> float:
+    """Tokens of a ring rank from which on a zigzag hop of forward computes as long as its message takes.
+
+    The positive root of T^2/2 x operations = latency + bytes.
+    """
+    a = FORWARD_OPERATIONS * head_dim * heads / 2 / machine.flops
+    b = 2 * kv_heads * head_dim * element_bytes / link.bandwidth
+    return (b + math.sqrt(b * b + 4 * a * link.latency)) / (2 * a)
 
 
 def forward(shape: AttentionShape, machine: Machine) -> Spent:

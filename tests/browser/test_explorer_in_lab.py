@@ -171,6 +171,7 @@ def move(slider) -> None:
         "08_why_training_ooms.ipynb",
         "09_lse_fusion.ipynb",
         "10_ring_attention.ipynb",
+        "11_ulysses_and_usp.ipynb",
         "15_rollout.ipynb",
     ],
 )

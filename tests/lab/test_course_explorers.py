@@ -6,7 +6,7 @@ import pytest
 
 from labsim.lab.drift_grid import read_figures
 from labsim.lab.explorer import Explorer
-from labsim.lab.explorers import alpha, concurrency, drift, lossless, lse, memory, ring, rollout, trees, ttt
+from labsim.lab.explorers import alpha, concurrency, drift, lossless, lse, memory, mesh, ring, rollout, trees, ttt
 from labsim.lab.ttt_grid import read_grid
 from labsim.models.paths import data_directory
 from labsim.sim.cost import break_even, cost_model
@@ -23,6 +23,8 @@ EXPLORERS = {
     "traffic_mix": rollout.traffic_mix,
     "hop_by_hop": ring.hop_by_hop,
     "who_works_when": ring.who_works_when,
+    "who_holds_what": mesh.who_holds_what,
+    "who_wins": mesh.who_wins,
     "chain_or_tree": trees.chain_or_tree,
     "three_words": lossless.three_words,
     "a_row_in_blocks": lse.a_row_in_blocks,

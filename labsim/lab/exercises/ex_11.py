@@ -160,7 +160,7 @@ EXERCISES = (
             "A mesh of `ring` x `ulysses` ranks. The text of `length` tokens (it divides) is dealt to ring ranks, "
             '`"contiguous"` or `"zigzag"` (ring rank `r` of R holds chunks `r` and `2R - 1 - r` of 2R, the early one '
             "first), and each ring rank's tokens are split over its Ulysses ranks. Rank `(ring_rank, ulysses_rank)` "
-            "applies rotary positions *after* the all-to-all. Return the list of positions it must use, row by row."
+            "applies rotary positions after the all-to-all. Return the list of positions it must use, row by row."
         ),
         hints=(
             "After the all-to-all a rank has more rows than before. Whose tokens are these?",
@@ -221,7 +221,7 @@ EXERCISES = (
             "mesh the output was wrong, or not. It holds 1 x 1, R x 1, 1 x U and R x U, each in both layouts. Return "
             '`"healthy"`; `"rotated twice"` (before the swap and after it); `"counted from zero"` (each rank, before '
             'the swap); `"own positions inside"` (after the swap, the rank\'s own positions again and again); or '
-            '`"zigzag forgotten"` (positions of a contiguous layout). Remember: attention sees only *differences* of '
+            '`"zigzag forgotten"` (positions of a contiguous layout). Remember: attention sees only differences of '
             "positions."
         ),
         hints=(

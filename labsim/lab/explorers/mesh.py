@@ -108,7 +108,7 @@ def who_holds_what() -> Explorer:
         title="Who holds which token of which head",
         x_label="head (a copy stands between two heads)",
         y_label="token's position",
-        y_range=(-0.5, LENGTH - 0.5),
+        y_range=(0.0, LENGTH - 1.0),
         y_down=True,
     )
 
