@@ -9,7 +9,7 @@ SETUP = sh scripts/with_python.sh scripts/setup_env.py
 # Idle torch threads sleep instead of spinning: on a machine that runs other things too, spinning threads starve each other.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: lab test test-full notebooks slides site bench gpu-check lock lint clean setup
+.PHONY: lab test test-full notebooks slides slides-pdf slides-check handout site claims break-it bench gpu-check lock lint clean setup
 .DEFAULT_GOAL := lab
 
 setup:
@@ -34,13 +34,38 @@ test-full:
 notebooks: setup
 	$(BIN)/labsim run --solve --out build/notebooks notebooks/*.ipynb
 
+# Every notebook is run, its metrics are recorded, and the claims page is written from them.
+claims: setup
+	$(BIN)/labsim run --solve --metrics data/metrics/ci notebooks/*.ipynb
+	$(BIN)/labsim claims --out docs/claims.md
+
+# One bug per layer, planted in a copy: the suite must turn red for each. Some ten minutes.
+break-it:
+	@$(SETUP) --browser
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/break_it.py
+
 # The course as pages in build/site; STUDENT=1 leaves the solutions out.
 site: setup
 	$(BIN)/labsim site $(if $(STUDENT),--student --out build/site-student)
 
-slides:
-	@echo "make $@: not built yet. The notebooks carry their slide metadata; the export comes with the course tooling." >&2
-	@exit 1
+# Every notebook as a deck in build/slides; STUDENT=1 leaves the exercises empty and the hints out of the notes.
+SLIDES = $(BIN)/labsim slides $(if $(STUDENT),--student)
+
+slides: setup
+	$(SLIDES)
+
+slides-pdf: setup
+	@$(SETUP) --browser
+	$(SLIDES) --pdf
+
+# Every slide in Chromium: does it fit, can it be read, does it ask the network for anything?
+slides-check: setup
+	@$(SETUP) --browser
+	$(SLIDES) --check
+
+# The course for a class, without solutions.
+handout: setup
+	$(BIN)/labsim handout
 
 bench: setup
 	$(BIN)/python benchmarks/decode_speed.py

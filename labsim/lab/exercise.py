@@ -20,6 +20,7 @@ module is imported when one of its exercises is asked for.
 
 from __future__ import annotations
 
+import html
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -134,18 +135,23 @@ def hint(exercise_id: str, number: int | None = None) -> None:
 
 
 def solution(exercise_id: str, notebooks: Path | None = None) -> None:
-    """Show one right answer of an exercise, from `notebooks/solutions/`.
-
-    FileNotFoundError when the course's notebooks are not around (the solutions are no part of the package).
-    """
+    """Show one right answer of an exercise, from `notebooks/solutions/`; where there are none, say who has them."""
     found = find_exercise(exercise_id)
-    source = solution_source(exercise_id, notebooks)
+    try:
+        source = solution_source(exercise_id, notebooks)
+    except FileNotFoundError:
+        text = f'This is a hand-out, without solutions: your instructor has them. `hint("{exercise_id}")` gives a hint.'
+        _show(f"<p><strong>{found.id} {html.escape(found.title)}.</strong> {markup(text)}</p>", text)
+        return
     head = f"{found.id} {found.title}: one right answer"
     _show("", f"{head}\n\n{source.strip()}", {"text/markdown": f"**{head}**\n\n```python\n{source.strip()}\n```"})
 
 
 def solution_source(exercise_id: str, notebooks: Path | None = None) -> str:
-    """The source text of the solution to an exercise."""
+    """The source text of the solution to an exercise.
+
+    FileNotFoundError when there is none around: solutions are no part of the package, nor of a hand-out.
+    """
     from .solutions import load_solutions
 
     folder = notebooks or find_notebooks(Path.cwd())

@@ -21,6 +21,7 @@ _FETCHES = (
     ("source", "src"), ("source", "srcset"), ("video", "src"), ("video", "poster"), ("audio", "src"), ("track", "src"),
     ("embed", "src"), ("object", "data"), ("image", "href"), ("use", "href"), ("input", "src"), ("body", "background"),
 )  # fmt: skip
+_NO_ALT = ("", "No description has been provided for this image")
 _REMOTE = re.compile(r"\s*(?:https?:|wss?:|ftp:)?//", re.IGNORECASE)
 _CSS = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])(?P<address>(?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
 _JS = re.compile(
@@ -62,9 +63,9 @@ def missing_files(page: Path) -> list[str]:
 
 
 def without_alt(page: Path) -> list[str]:
-    """Pictures that have no alternative text: `<img>` with none or an empty one."""
+    """Pictures without an alternative text: `<img>` with none, an empty one, or what nbconvert puts in its place."""
     soup = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
-    return [str(img)[:80] for img in soup.find_all("img") if not (img.get("alt") or "").strip()]
+    return [str(img)[:80] for img in soup.find_all("img") if (img.get("alt") or "").strip() in _NO_ALT]
 
 
 def without_slide_type(notebook: Mapping[str, Any]) -> list[str]:

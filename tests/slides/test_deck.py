@@ -1,0 +1,151 @@
+"""What a deck holds of a notebook, and the gates that read files: each goes red on a planted fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+
+from labsim.lab.exercise import find_exercise
+from labsim.lab.slides import static
+from labsim.lab.slides.gates import judge_files
+from labsim.lab.slides.palette import MINIMUM, distance, seen, too_close
+from labsim.lab.style import LOOKS
+
+from .conftest import code, markdown, tiny
+
+MakeDeck = Callable[..., Path]
+
+
+def soup_of(deck: Path) -> BeautifulSoup:
+    return BeautifulSoup(deck.read_text(encoding="utf-8"), "html.parser")
+
+
+def test_a_clean_deck_passes(deck_of: MakeDeck) -> None:
+    assert judge_files([], [deck_of()]) == []
+
+
+def test_cells_become_slides_and_what_is_skipped_stays_away(deck_of: MakeDeck) -> None:
+    soup = soup_of(deck_of())
+    columns = soup.select(".slides > section")
+    assert [len(column.find_all("section")) for column in columns] == [2, 1, 1]
+    assert "k: int" not in soup.get_text()
+    assert soup.select_one("section section:nth-of-type(2) .kicker").get_text() == "01 A title"
+    assert [one.get_text() for one in soup.select(".fragment > .jp-Cell p")] == ["Said last."]
+
+
+def test_code_is_folded_but_that_of_an_exercise(deck_of: MakeDeck) -> None:
+    more = (code("task('01.1')"), code("shown = 1", tags=["show-input"]), code("hidden = 1", tags=["hide-input"]))
+    soup = soup_of(deck_of(*more, code("\n".join(["long = 1"] * 30), text="x")))
+    folded = [one.get_text() for one in soup.select("details.code")]
+    assert [text.split() for text in folded[:3]] == [
+        ["code", "1", "+", "1"],
+        ["code", "a", "+", "b"],
+        ["code", "widget"],
+    ]
+    everything = " ".join(one.get_text() for one in soup.select(".highlight"))
+    assert "def f" in everything and "shown" in everything
+    assert "hidden" not in everything and "task" not in everything
+    assert ["long" in one["class"] for one in soup.select("details.code")] == [False, False, False, True]
+
+
+def test_notes_hold_what_a_teacher_needs_and_nothing_of_it_in_a_student_s_deck(deck_of: MakeDeck) -> None:
+    found = find_exercise("01.1")
+    notes = " ".join(one.get_text(" ") for one in soup_of(deck_of()).select("aside.notes"))
+    assert "Say this aloud." in notes and f"{found.minutes} minutes" in notes and found.title in notes
+    theirs = " ".join(one.get_text(" ") for one in soup_of(deck_of(student=True)).select("aside.notes"))
+    assert "Say this aloud." in theirs and found.title not in theirs
+
+
+def test_links_lead_from_deck_to_deck(deck_of: MakeDeck) -> None:
+    assert [one["href"] for one in soup_of(deck_of(decks=("02_more",))).select("p a")] == ["02_more.slides.html"]
+    soup = soup_of(deck_of())
+    assert soup.select("p a") == [] and "The next one, words." in soup.get_text()
+
+
+def test_long_output_is_cut_and_says_so(deck_of: MakeDeck) -> None:
+    text = soup_of(deck_of(code("x", text="\n".join(f"row {n}" for n in range(100))))).get_text()
+    assert "row 24" in text and "row 25\n" not in text and "and 75 more lines, in the notebook" in text
+
+
+def test_a_cell_without_a_slide_type_is_found() -> None:
+    notebook = tiny(markdown("fine"))
+    assert static.without_slide_type(notebook) == []
+    notebook.cells[2].metadata.pop("slideshow")
+    notebook.cells[3].metadata.slideshow.slide_type = "slyde"
+    assert [one.partition(":")[0] for one in static.without_slide_type(notebook)] == ["cell 3", "cell 4"]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        '<script src="https://cdn.example/a.js"></script>',
+        '<link rel="stylesheet" href="//cdn.example/a.css">',
+        '<img alt="a" src="http://cdn.example/a.png">',
+        '<iframe title="a" src="https://cdn.example/"></iframe>',
+        '<style>p { background: url("https://cdn.example/a.png"); }</style>',
+        '<style>@import "https://cdn.example/a.css";</style>',
+        '<p style="background: url(//cdn.example/a.png)">a</p>',
+        '<script type="module">import x from "https://cdn.example/a.js";</script>',
+        '<script type="module">const x = await import("https://cdn.example/a.js");</script>',
+        '<script>fetch(`https://cdn.example/a.json`)</script>',
+        '<svg><use xlink:href="https://cdn.example/a.svg#b"></use></svg>',
+    ],
+)  # fmt: skip
+def test_an_address_on_another_host_is_found(planted: str, deck_of: MakeDeck) -> None:
+    assert [f.gate for f in judge_files([], [deck_of(code("x", html=planted))])] == ["external address"]
+
+
+def test_a_hyperlink_loads_nothing(deck_of: MakeDeck) -> None:
+    assert (
+        judge_files([], [deck_of(markdown("[paper](https://arxiv.org/abs/2211.17192), see https://example.org"))]) == []
+    )
+
+
+def test_an_address_in_the_assets_is_found(deck_of: MakeDeck) -> None:
+    deck = deck_of()
+    (deck.parent / "assets" / "more.css").write_text("@font-face { src: url(https://cdn.example/a.woff) }")
+    (deck.parent / "assets" / "more.js").write_text('import("https://cdn.example/a.js")')
+    assert [f.text for f in judge_files([], [deck])] == [
+        "more.css: https://cdn.example/a.woff",
+        "more.js: https://cdn.example/a.js",
+    ]
+
+
+def test_a_missing_file_and_a_picture_without_words_are_found(deck_of: MakeDeck) -> None:
+    deck = deck_of(code("x", html='<img src="data:,"><img alt=" " src="data:,"><a href="nowhere.html">a</a>'))
+    gates = [finding.gate for finding in judge_files([], [deck])]
+    assert sorted(gates) == ["alternative text", "alternative text", "missing file"]
+    next((deck.parent / "assets").rglob("reveal.js")).unlink()
+    assert any(re.match(r"assets/.*/reveal\.js$", one) for one in static.missing_files(deck))
+
+
+def test_colours_that_some_eyes_cannot_tell_apart_are_found() -> None:
+    assert too_close() == []
+    red, green = "#D1495B", "#8A7F3F"
+    assert distance(red, green) > 2 * MINIMUM  # most people see two colours
+    assert any("for deutan sight" in one for one in too_close([red, green]))
+
+
+# Vienot, Brettel and Mollon 1999, in linear light: another way to the same eyes.
+VIENOT = {
+    "protan": ((0.11238, 0.88762, 0.0), (0.11238, 0.88762, 0.0), (0.00401, -0.00401, 1.0)),
+    "deutan": ((0.29275, 0.70725, 0.0), (0.29275, 0.70725, 0.0), (-0.02234, 0.02234, 1.0)),
+}
+
+
+@pytest.mark.parametrize("eye", VIENOT)
+def test_the_simulation_agrees_with_an_independent_one(eye: str) -> None:
+    def other(colour: str) -> str:
+        channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        light = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        mixed = [min(1, max(0, sum(a * b for a, b in zip(row, light, strict=True)))) for row in VIENOT[eye]]
+        coded = [12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055 for c in mixed]
+        return "#" + "".join(f"{round(255 * c):02x}" for c in coded)
+
+    for look in LOOKS:
+        apart, unseen = distance(seen(look.colour, eye), other(look.colour)), distance(look.colour, other(look.colour))
+        assert apart < 12 and (apart < 0.7 * unseen or unseen < 1)
