@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from labsim.lab.site.build import Site, build_site
+from labsim.lab.assets import copy
+from labsim.lab.site.build import MATHJAX, Site, build_site
 from labsim.lab.site.look import SCREENS, blocked, look
 from tests.lab.site_course import course
 
@@ -59,6 +60,7 @@ FAULTS = {
     "loud": ("<script>console.error('oh')</script>", "console: oh"),
     "broken": ("<script>nothing.there</script>", "a script failed: nothing is not defined"),
     "elsewhere": ("<script src='https://cdn.example/x.js'></script>", "asks for https://cdn.example/x.js"),
+    "formula": ("<div class='math'>\\\\[x^2\\\\]</div>", "1 formulas are not typeset"),
     "undrawn": ("<div class='labsim-standalone'></div>", "a widget is not drawn"),
 }
 
@@ -73,6 +75,12 @@ def test_each_fault_is_seen(browser: Browser, tmp_path: Path, fault: str, monkey
     found = look(browser, tmp_path, ["good.html", "bad.html"], [PHONE])
     assert found and all(one.startswith("bad.html (phone): ") for one in found)
     assert told in "\n".join(found)
+
+
+def test_formulas_are_typeset_by_what_the_site_carries(browser: Browser, tmp_path: Path) -> None:
+    script = f'<script src="{copy("mathjax", tmp_path)}/{MATHJAX}"></script>'
+    (tmp_path / "page.html").write_text(f"<!doctype html>{script}<body><div class='math'>\\[\\log e^x\\]</div></body>")
+    assert look(browser, tmp_path, ["page.html"], [LIGHT]) == []
 
 
 @pytest.mark.parametrize("name", [ALPHA, RING])

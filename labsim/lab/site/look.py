@@ -4,6 +4,7 @@
 390 pixels wide, with every fold open, and returns one sentence per broken rule:
 
 - the page asks for nothing outside its folder, and writes no error to the console;
+- every widget is drawn, every formula typeset;
 - on the phone nothing but its own scrolling parts is wider than the screen;
 - every text stands out from its background: a contrast of 4.5, of 3 where it is large (WCAG 2.2, AA).
 
@@ -100,6 +101,8 @@ def settled(page: Page, screen: Screen) -> list[str]:
     page.evaluate("document.getAnimations().forEach((one) => one.finish())")  # folds fade in
     script = _SCRIPT.read_text(encoding="utf-8")
     found = ["a widget is not drawn"] if undrawn else []
+    if unset := page.locator(".math:not(:has(mjx-container))").count():
+        found.append(f"{unset} formulas are not typeset")
     if screen.width <= PHONE:
         wide = page.evaluate(f"{script}; widest()")
         if wide["width"] > screen.width:

@@ -70,7 +70,9 @@ def page_of(
             cells.append(nbformat.v4.new_markdown_cell(cell.source))
     scale = executed.metadata.get("papermill", {}).get("parameters", {}).get("scale", "ci")
     cells.insert(1, _added(_how_to_read(scale)))
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": executed.metadata["kernelspec"]})
+    language = {"name": "python", "pygments_lexer": "ipython3"}
+    metadata = {"kernelspec": executed.metadata["kernelspec"], "language_info": language}
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
 
 def _added(text: str) -> nbformat.NotebookNode:
