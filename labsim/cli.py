@@ -36,6 +36,7 @@ COMMANDS = (
     "run",
     "claims",
     "progress",
+    "teaching",
     "site",
     "slides",
     "handout",

@@ -50,11 +50,11 @@ def command(folder: Path | None, as_json: bool) -> None:
             }
         )
         return
-    wide = max(len(one.title) for one in found)
+    wide, most = max(len(one.title) for one in found), max(len(one.exercises) for one in found)
     for one in found:
         bar = "".join("■" if name in one.solved else "□" for name in one.exercises)
         click.echo(
-            f"{one.title:<{wide}}  {bar:<6}  {len(one.solved)} of {len(one.exercises)} exercises, "
+            f"{one.title:<{wide}}  {bar:<{most}}  {len(one.solved)} of {len(one.exercises)} exercises, "
             f"{one.answered} of {one.questions} questions"
         )
     click.echo(next_step(found))

@@ -47,13 +47,13 @@ def overview(folder: Path | None = None, environ: Mapping[str, str] = os.environ
     """Progress in all notebooks of `folder` (default: the course's own, see `course_folder`).
 
     Raises:
-        FileNotFoundError: no notebooks there.
-        ValueError: a notebook or the progress file cannot be read.
+        FileNotFoundError: no course around.
+        ValueError: no notebooks in `folder`; a notebook or the progress file that cannot be read.
     """
     folder = folder or course_folder(Path.cwd())
     paths = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
     if not paths:
-        raise FileNotFoundError(f"no notebook such as 01_name.ipynb in {folder}")
+        raise ValueError(f"no notebook such as 01_name.ipynb in {folder}")
     done, replies = solved(environ), answered(environ)
     return tuple(_of(path, done, replies) for path in paths)
 

@@ -154,13 +154,13 @@ def page(browser: Browser, lab_server: LabServer) -> Iterator[Page]:
 
 
 @contextmanager
-def page_of(browser: Browser, server: LabServer) -> Iterator[Page]:
-    """A page of its own; afterwards the server runs no kernel."""
+def page_of(browser: Browser, server: LabServer, known: str | None = None) -> Iterator[Page]:
+    """A page of its own; afterwards the server runs no kernel. `known` is an error of the application itself."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     context.set_default_timeout(30_000)
     opened = context.new_page()
     opened.console_errors = []
-    opened.on("pageerror", lambda error: opened.console_errors.append(str(error)))
+    opened.on("pageerror", lambda error: str(error) != known and opened.console_errors.append(str(error)))
     yield opened
     context.close()
     server.close_kernels()

@@ -1,0 +1,100 @@
+"""The instructors' run sheet: counted by hand on a small notebook, and docs/teaching.md is current."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from labsim.lab.exercise import registry
+from labsim.lab.overview import course_folder
+from labsim.lab.run_sheet import NOT_MEASURED, sheet
+from labsim.lab.teaching import check_seconds, facts, shipped_answers
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def cell(kind: str, source: str, slide: str, **metadata: object) -> dict:
+    made = {"cell_type": kind, "source": source, "metadata": {"slideshow": {"slide_type": slide}, **metadata}}
+    return made | ({"outputs": [], "execution_count": None} if kind == "code" else {})
+
+
+SMALL = [
+    cell("markdown", "# 01 A title\n\nTime: 45 minutes. Before: [00](00_start_here.ipynb). No GPU.", "slide"),
+    cell("code", "import math", "skip"),
+    cell("markdown", "## To move\n\nAs Notebook 00 says; notebook 15 says more.", "slide"),
+    cell("code", "explorer = what()\nexplorer", "-"),
+    cell("code", "show(figure)", "subslide"),
+    cell("markdown", "### Now you", "fragment"),
+    cell("code", '@exercise("01.1")\ndef f(): ...', "-", tags=["exercise"], labsim={"exercise": "01.1"}),
+]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "01_small.py").write_text(
+        'from labsim.lab.course import exercise\n\n# %% 01.1\n# why\n\n@exercise("01.1")\ndef f(alpha, k):\n'
+        "    return sum(alpha**i for i in range(k + 1))\n"
+    )
+    path = tmp_path / "01_small.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": SMALL}))
+    return path
+
+
+def test_what_stands_in_the_sheet_is_counted(small: Path) -> None:
+    found = facts(small)
+    assert (found.title, found.minutes, found.needs) == ("01 A title", 45, "Before: 00. No GPU.")
+    assert (found.slides, found.widgets, found.before) == (3, ("To move",), ("00",))
+    (one,) = found.exercises
+    assert (one.exercise.id, one.place, one.solution_lines) == ("01.1", "Now you", 3)
+    assert one.named_mistakes == len(registry()["01.1"].check.misconceptions) > 0
+    assert found.exercise_minutes == registry()["01.1"].minutes
+
+
+def test_a_notebook_without_a_time_is_refused(small: Path) -> None:
+    small.write_text(small.read_text().replace("Time: 45 minutes", "Takes a while"))
+    with pytest.raises(ValueError, match=r"01_small.ipynb has no heading, or no 'Time: 45 minutes\.'"):
+        facts(small)
+
+
+def test_the_time_of_a_check_is_that_of_a_right_answer(small: Path) -> None:
+    (seconds,) = check_seconds(small).values()
+    assert 0 < seconds < 30
+    solution = small.parent / "solutions" / "01_small.py"
+    solution.write_text(solution.read_text().replace("k + 1", "k"))
+    with pytest.raises(ValueError, match=r"the solution to 01\.1 in .*01_small\.py does not pass"):
+        check_seconds(small)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_shipped_answer_is_found(notebook: Path) -> None:
+    assert set(shipped_answers(notebook)) == {one.exercise.id for one in facts(notebook).exercises}
+
+
+def test_measured_seconds_stand_where_they_belong(small: Path) -> None:
+    page = sheet([facts(small)], {"01.1": 0.123}, {"01_small": 12.3})
+    assert re.search(r"^\| 01\.1 .* \| 3 lines \| \d+ \| 0\.123 s \|$", page, re.MULTILINE)
+    assert re.search(r"^\| \[01 A title\]\(#01-a-title\) \| 45 \| .* \| 12 s \| 00 \|", page, re.MULTILINE)
+    assert sheet([facts(small)], {}, {}).count(NOT_MEASURED) == 2
+
+
+def test_the_page_in_docs_is_current_but_for_measured_seconds() -> None:
+    page = (ROOT / "docs" / "teaching.md").read_text()
+    wanted = sheet([facts(path) for path in NOTEBOOKS], {}, {})
+    assert without_seconds(page) == without_seconds(wanted), "run: labsim teaching"
+    checks = re.findall(r"^\| \d\d\.\d+ .*\| ([^|]+) \|$", page, re.MULTILINE)
+    assert len(checks) == sum(len(facts(path).exercises) for path in NOTEBOOKS)
+    assert all(re.fullmatch(r"\d+\.\d+ s", one) for one in checks), "every check is measured"
+
+
+def without_seconds(page: str) -> str:
+    return re.sub(rf"\| (\d+(\.\d+)? s|{NOT_MEASURED}) \|", "| measured |", page)
+
+
+def test_the_course_is_found_from_below_and_from_elsewhere(tmp_path: Path) -> None:
+    assert course_folder(ROOT / "notebooks" / "solutions") == ROOT / "notebooks"
+    assert course_folder(tmp_path) == ROOT / "notebooks"
