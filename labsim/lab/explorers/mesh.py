@@ -69,7 +69,7 @@ def ranges(values: Sequence[int]) -> str:
 
 
 def who_holds_what() -> Explorer:
-    """A marker for each (head, token), by the rank that holds it. Sliders: mesh, layout, tensor, moment."""
+    """A marker for each (head, token), by the rank that holds it. Sliders: moment, tensor, layout, mesh."""
 
     def frame(mesh: str, layout: str, tensor: str, moment: str) -> Frame:
         heads = TENSORS[tensor]
@@ -100,10 +100,10 @@ def who_holds_what() -> Explorer:
     return explore(
         frame,
         {
-            "mesh": Slider("ring x Ulysses", tuple(MESHES), value="2 x 2"),
-            "layout": Slider("layout", ("zigzag", "contiguous")),
-            "tensor": Slider("tensor", tuple(TENSORS)),
             "moment": Slider("moment", MOMENTS),
+            "tensor": Slider("tensor", tuple(TENSORS)),
+            "layout": Slider("layout", ("zigzag", "contiguous")),
+            "mesh": Slider("ring x Ulysses", tuple(MESHES), value="2 x 2"),
         },
         title="Who holds which token of which head",
         x_label="head (a copy stands between two heads)",
