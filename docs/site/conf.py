@@ -9,6 +9,7 @@ exclude_patterns = ["README.md", "static"]  # index and terminal include the REA
 
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables in a cell's output are tables
 nb_ipywidgets_js = {}  # widgets draw themselves: no manager is fetched
 myst_enable_extensions = ["dollarmath"]
 myst_dmath_allow_space = False

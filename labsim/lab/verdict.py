@@ -4,7 +4,7 @@ A verdict is one headline, a few lines of evidence and, when the mistake is a kn
 notebook shows `to_html()`, a terminal shows `to_text()`, and the runner reads `to_json()` under the MIME type
 `EXERCISE_MIME` to assert that every exercise of a solved notebook passes.
 
-Lines may hold `code` between backticks; everything else is shown literally.
+Lines may hold `code` between backticks and a *stressed* word between asterisks; everything else is shown literally.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ _MARKS = {
     Status.ERROR: ("!", "your code raised an error", "#D55E00"),
     Status.TOO_SLOW: ("…", "stopped", "#D55E00"),
 }
+
+
+_EMPHASIS = re.compile(r"(?<![\w*])\*([^\s*](?:[^*]*[^\s*])?)\*(?![\w*])")  # never a product such as a*b*c
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,13 @@ def collect_statuses(notebook: Mapping[str, Any]) -> dict[str, str]:
 
 
 def markup(line: str) -> str:
-    """HTML of one line: escaped, with `code` spans and line breaks kept."""
+    """HTML of one line: escaped, with `code` spans, *emphasis* and line breaks kept."""
     escaped = html.escape(line).replace("\n", "<br>")
+    parts = re.split(r"`([^`]+)`", escaped)  # every second one stood between backticks
+    parts[::2] = [_EMPHASIS.sub(r"<em>\1</em>", part) for part in parts[::2]]
     style = "font-family:var(--jp-code-font-family,monospace);font-size:.93em;white-space:pre-wrap"
-    return re.sub(r"`([^`]+)`", rf'<code style="{style}">\1</code>', escaped)
+    parts[1::2] = [f'<code style="{style}">{part}</code>' for part in parts[1::2]]
+    return "".join(parts)
 
 
 def _indent(line: str) -> str:

@@ -13,7 +13,7 @@ from labsim.lab.explorers.ring import hop_by_hop, who_works_when
 from labsim.lab.notebooks import read_notebook
 from labsim.lab.site.sources import Course
 from labsim.lab.solutions import apply_solutions, exercise_cells, load_solutions
-from labsim.lab.verdict import EXERCISE_MIME, Status, Verdict
+from labsim.lab.verdict import EXERCISE_MIME, Status, Verdict, markup
 
 from .test_export import saved
 
@@ -45,7 +45,7 @@ def ran(notebook: Path) -> nbformat.NotebookNode:
         verdict = Verdict(Status.PASSED, f"Right: {exercise_id}.")
         data = {"text/html": verdict.to_html(exercise_id), EXERCISE_MIME: verdict.to_json(exercise_id)}
         done.cells[index].outputs = [nbformat.v4.new_output("display_data", data=data)]
-        prompt = f"<h4>{exercise_id}</h4><p>{find_exercise(exercise_id).prompt}</p>"
+        prompt = f"<h4>{exercise_id}</h4><p>{markup(find_exercise(exercise_id).prompt)}</p>"
         done.cells[index - 1].outputs = [nbformat.v4.new_output("display_data", data={"text/html": prompt})]
     for cell in done.cells:
         if cell.cell_type == "code" and "start(scale" in cell.source:
