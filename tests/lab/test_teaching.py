@@ -78,7 +78,7 @@ def test_every_shipped_answer_is_found(notebook: Path) -> None:
 def test_measured_seconds_stand_where_they_belong(small: Path) -> None:
     page = sheet([facts(small)], {"01.1": 0.123}, {"01_small": 12.3})
     assert re.search(r"^\| 01\.1 .* \| 3 lines \| \d+ \| 0\.123 s \|$", page, re.MULTILINE)
-    assert re.search(r"^\| \[01 A title\]\(#01-a-title\) \| 45 \| .* \| 12 s \| 00 \|", page, re.MULTILINE)
+    assert re.search(r"^\| \[01 A title\]\(#01-a-title\) \| 45 \| .* \| 12\.3 s \| 00 \|", page, re.MULTILINE)
     assert sheet([facts(small)], {}, {}).count(NOT_MEASURED) == 2
 
 
