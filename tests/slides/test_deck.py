@@ -66,6 +66,11 @@ def test_links_lead_from_deck_to_deck(deck_of: MakeDeck) -> None:
     assert soup.select("p a") == [] and "The next one, words." in soup.get_text()
 
 
+def test_no_directory_of_this_machine_is_told(deck_of: MakeDeck) -> None:
+    page = deck_of(code("x", text=f"at {Path.home()}/somewhere\n")).read_text(encoding="utf-8")
+    assert "at ~/somewhere" in page and f"{Path.home()}/" not in page
+
+
 def test_long_output_is_cut_and_says_so(deck_of: MakeDeck) -> None:
     text = soup_of(deck_of(code("x", text="\n".join(f"row {n}" for n in range(100))))).get_text()
     assert "row 24" in text and "row 25\n" not in text and "and 75 more lines, in the notebook" in text

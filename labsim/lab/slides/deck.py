@@ -7,8 +7,10 @@ The rest is decided here, the same for every notebook:
 - code is folded behind the word *code*, since a room reads results first; where a page has room for short code, it
   stands open. A cell tagged `exercise` or `show-input` is always open, one tagged `hide-input` (and one that only shows
   an exercise's task) has no code at all;
+- a cell tagged `preview` shows the beginning of its output only;
 - a page without a heading carries its slide's, small;
 - explorers draw themselves (`labsim.lab.export`);
+- directories of the machine that made the deck are not told;
 - links between notebooks lead from deck to deck; links to other files of the repository become plain words;
 - what a teacher needs at an exercise, minutes, hints and the sentence to end on, goes into the speaker notes. Decks
   for students have none of that.
@@ -32,8 +34,10 @@ from nbformat.v4 import new_markdown_cell
 
 from .. import assets
 from ..exercise import find_exercise
-from ..export import StandaloneWidgets
+from ..export import VIEW, StandaloneWidgets
+from ..site.page import without_paths
 
+ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".slides.html"
 _HIDDEN_TAGS = {"parameters", "injected-parameters"}
@@ -66,7 +70,8 @@ def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: boo
     )
     page, _ = exporter.from_notebook_node(notebook, resources={"deck": deck})
     path = out / f"{executed.stem}{SUFFIX}"
-    path.write_text(page, encoding="utf-8")
+    private = {place: name for place, name in ((ROOT, "labsim"), (Path.home(), "~")) if len(place.parts) > 1}
+    path.write_text(without_paths(page, private), encoding="utf-8")
     return path
 
 
@@ -140,6 +145,8 @@ def _code(cell: nbformat.NotebookNode, tags: set[str]) -> str:
         return ""
     if tags & {"exercise", "show-input"}:
         return "open"
+    if any(VIEW in output.get("data", {}) for output in cell.outputs):
+        return "long"  # the explorer says it all
     longest = _LONGEST_OPEN_CODE if cell.outputs else _LONGEST_TEXT
     return "short" if len(cell.source.splitlines()) <= longest else "long"
 

@@ -46,7 +46,11 @@ function largest(page) {
   return draw(page, SMALLEST) ? SMALLEST : 0;
 }
 
-const nextFrame = () => new Promise((resolve) => setTimeout(resolve, 50));
+// Explorers redraw between two frames. A tab in the background has no frames and gets some time instead.
+const nextFrame = () => new Promise((resolve) => {
+  requestAnimationFrame(() => requestAnimationFrame(resolve));
+  setTimeout(resolve, 500);
+});
 
 async function start() {
   await window.MathJax.startup.promise;
