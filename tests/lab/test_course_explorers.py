@@ -6,7 +6,20 @@ import pytest
 
 from labsim.lab.drift_grid import read_figures
 from labsim.lab.explorer import Explorer
-from labsim.lab.explorers import alpha, concurrency, drift, lossless, lse, memory, mesh, ring, rollout, trees, ttt
+from labsim.lab.explorers import (
+    alpha,
+    concurrency,
+    drift,
+    lossless,
+    lse,
+    memory,
+    mesh,
+    ring,
+    rollout,
+    shared,
+    trees,
+    ttt,
+)
 from labsim.lab.ttt_grid import read_grid
 from labsim.models.paths import data_directory
 from labsim.sim.cost import break_even, cost_model
@@ -25,6 +38,8 @@ EXPLORERS = {
     "who_works_when": ring.who_works_when,
     "who_holds_what": mesh.who_holds_what,
     "who_wins": mesh.who_wins,
+    "one_rank_one_step": shared.one_rank_one_step,
+    "what_a_rank_holds": shared.what_a_rank_holds,
     "chain_or_tree": trees.chain_or_tree,
     "three_words": lossless.three_words,
     "a_row_in_blocks": lse.a_row_in_blocks,
