@@ -114,6 +114,13 @@ def read_texts(target: Target, texts: Sequence[Document], layers: Sequence[int])
     return Texts(row, dict(zip(layers, parts, strict=True)), places_P, text_L[places_P])
 
 
+def commonest(texts: Texts) -> float:
+    """Share of the first guesses that a draft gets right which always says the commonest token of these texts."""
+    at_P = texts.places_P[texts.row.rest_L[texts.places_P] >= 2]
+    counts_V = torch.bincount(texts.row.tokens_1L[0, at_P + 2])
+    return float(counts_V.max()) / len(at_P) if len(at_P) else 0.0
+
+
 @torch.no_grad()
 def measure(served: Served, texts: Texts, k: int = K) -> Curve:
     """Acceptance of greedy chains of `k` from every place of the answers. ValueError for a layer that was not read."""

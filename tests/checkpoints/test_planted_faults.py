@@ -6,11 +6,13 @@ Drafts on the course's small target with the draft that ships for it.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from labsim.checkpoints.behaviour import embedding_checks
 from labsim.checkpoints.curve import Curve, greedy_texts, measure, read_texts
@@ -41,7 +43,7 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def texts(target: Target) -> list[Document]:
-    return greedy_texts(target, 21, 48)
+    return greedy_texts(target)  # those that the command line takes
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,22 @@ def test_an_embedding_that_is_not_the_targets(target: Target, tmp_path: Path) ->
 def test_a_draft_that_is_only_poor_is_no_fault(target: Target, texts: list[Document]) -> None:
     """Without training-time test a normed feedback happens to be a little better: a cure, not a wiring fault."""
     assert names(run(data_directory() / "ttt" / "nano" / "eagle3-ttt1", target, texts).checks, "fault") == []
+
+
+def test_a_draft_that_always_says_one_token_is_as_good_as_none(
+    target: Target, texts: list[Document], tmp_path: Path
+) -> None:
+    disk = read_directory(HEALTHY)
+    answers = torch.cat([torch.tensor(text.tokens[text.answer_start :]) for text in texts])
+    common = int(answers.bincount().argmax())
+    row = int((torch.arange(len(disk.tensors["d2t"])) + disk.tensors["d2t"] == common).nonzero())
+    head = torch.full_like(disk.tensors["lm_head.weight"], 1e-3)
+    head[row] = 5 * disk.tensors["lm_head.weight"][row]
+    shutil.copy(HEALTHY / "config.json", tmp_path)
+    save_file(disk.tensors | {"lm_head.weight": head}, tmp_path / "model.safetensors")
+    found = run(tmp_path, target, texts)
+    assert found.behaviour and found.behaviour.configured and found.behaviour.configured.survival[0] > 0.04
+    assert "acceptance: nothing" in names(found.checks, "fault")
 
 
 def test_pre_norm_training_called_3_1_accepts_more_the_other_way(
