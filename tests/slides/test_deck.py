@@ -49,7 +49,7 @@ def test_code_is_folded_but_that_of_an_exercise(deck_of: MakeDeck) -> None:
     everything = " ".join(one.get_text() for one in soup.select(".highlight"))
     assert "def f" in everything and "shown" in everything
     assert "hidden" not in everything and "task" not in everything
-    assert ["long" in one["class"] for one in soup.select("details.code")] == [False, False, False, True]
+    assert ["long" in one["class"] for one in soup.select("details.code")] == [False, False, True, True]
 
 
 def test_notes_hold_what_a_teacher_needs_and_nothing_of_it_in_a_student_s_deck(deck_of: MakeDeck) -> None:

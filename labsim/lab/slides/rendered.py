@@ -35,7 +35,7 @@ _MEASURE = """([width, height]) => {
   if (slide.scrollHeight > height) said.push(`is ${slide.scrollHeight} px high; right: ${height} at most`);
   if (slide.scrollWidth > width) said.push(`is ${slide.scrollWidth} px wide; right: ${width} at most`);
   for (const box of slide.querySelectorAll("*")) {
-    if (box.closest("details.code, .notes, mjx-container, svg, .celltag_preview") || !box.clientHeight) continue;
+    if (box.closest("details.code, .notes, mjx-container, svg, .celltag_preview") || box.clientHeight < 2) continue;
     const style = getComputedStyle(box), name = box.className || box.localName;
     const cut = (part, flow) => !["visible", "clip"].includes(flow) && box[`scroll${part}`] > box[`client${part}`] + 1;
     if (cut("Width", style.overflowX)) said.push(`${name}: ${box.scrollWidth} px of width in ${box.clientWidth}`);

@@ -5,7 +5,7 @@ const HEIGHT = 720; // of a slide; its width is 1280
 const LARGEST = 1.2; // where there is little on a page, the last row reads it too
 const SMALLEST = 0.7; // a page that is still too high at this size is an overflow, which `labsim slides --check` finds
 const STEP = 0.05;
-const WITHOUT_COLUMNS = 0.8;
+const ENOUGH = 0.8;
 
 function drawn(place) {
   const done = () => place.dataset.ready || place.textContent;
@@ -26,18 +26,25 @@ function draw(page, size) {
 }
 
 function fit(page) {
-  page.classList.remove("columns");
+  const draws = (means) => {
+    page.classList.remove("columns", "small");
+    page.classList.add(...means);
+    return largest(page);
+  };
+  page.classList.remove("columns", "small");
   // Folded code stands open where the page has room for it.
   for (const fold of page.querySelectorAll("details.code")) {
     fold.open = fold.classList.toggle("inline", fold.classList.contains("short"));
     if (fold.open && !draw(page, 1)) fold.open = fold.classList.toggle("inline", false);
   }
-  const alone = largest(page);
-  if (alone >= WITHOUT_COLUMNS) return;
-  page.classList.add("columns"); // of long code
-  if (largest(page) > alone) return;
-  page.classList.remove("columns");
-  draw(page, alone || SMALLEST);
+  // A full page may set long code in columns, and then take smaller pictures.
+  let best = [0, []];
+  for (const means of [[], ["columns"], ["small"], ["columns", "small"]]) {
+    const size = draws(means);
+    if (size > best[0]) best = [size, means];
+    if (size >= ENOUGH) break;
+  }
+  draws(best[1]);
 }
 
 // Draws the page as large as it may be; that size.
