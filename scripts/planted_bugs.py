@@ -52,7 +52,7 @@ BUGS = (
         "labsim/attention/lse.py",
         "out_a_BHSD * weight_a[..., None] + out_b_BHSD * weight_b[..., None]",
         "out_a_BHSD * weight_b[..., None] + out_b_BHSD * weight_a[..., None]",
-        ("tests/attention/test_kernels.py",),
+        ("tests/attention/test_kernels.py::test_two_blocks_merge_to_the_whole_with_gradients",),
     ),
     Bug(
         "gradients one hop short of home",
@@ -60,7 +60,7 @@ BUGS = (
         "labsim/attention/ring.py",
         "            if self.group.size > 1:\n                following",
         "            if self.group.size > 1 and hop + 1 < self.group.size:\n                following",
-        ("tests/attention/test_usp.py::test_every_factorisation",),
+        ("tests/attention/test_usp.py::test_every_depth_on_a_mesh_of_four",),
     ),
     Bug(
         "bonus token dropped",
@@ -68,7 +68,7 @@ BUGS = (
         "labsim/decode/accept.py",
         'return Accepted(tuple(path), choices[1 + at], "corrected" if children[at] else "bonus")',
         'return Accepted(tuple(path), choices[1 + at] if children[at] else path[-1], "corrected")',
-        ("tests/decode/test_accept.py",),
+        ("tests/decode/test_accept.py::test_greedy_follows_the_argmax_through_a_tree",),
     ),
     Bug(
         "rejection redrawn from p",
@@ -76,7 +76,7 @@ BUGS = (
         "labsim/decode/accept.py",
         "        left_V = (p_V - q_V).clamp_(min=0)",
         "        left_V = p_V.clone()",
-        ("tests/decode/test_accept.py",),
+        ("tests/decode/test_accept.py::test_the_first_token_has_the_targets_distribution",),
     ),
     Bug(
         "state fed back before the norm",
@@ -84,7 +84,7 @@ BUGS = (
         "labsim/drafts/eagle.py",
         "return output_BLH, output_BLH if self.config.norm_output else raw_BLH",
         "return output_BLH, raw_BLH",
-        ("tests/drafts/test_eagle.py",),
+        ("tests/drafts/test_eagle.py::test_norm_output_changes_depth_2_and_not_depth_1",),
     ),
     Bug(
         "d2t written as absolute ids",
@@ -92,7 +92,7 @@ BUGS = (
         "labsim/drafts/vocabulary.py",
         "        return self.ids_N - torch.arange(len(self.ids_N))",
         "        return self.ids_N.clone()",
-        ("tests/drafts/test_vocabulary.py", "tests/drafts/test_eagle_checkpoint.py::test_what_is_written_is_read_back"),
+        ("tests/drafts/test_vocabulary.py::test_the_most_frequent_tokens_in_order_of_their_ids",),
     ),
     Bug(
         "first guess of an answer never trained",
@@ -100,7 +100,7 @@ BUGS = (
         "labsim/train/ttt/data.py",
         "torch.cat([place + 1 >= document.answer_start for",
         "torch.cat([place >= document.answer_start for",
-        ("tests/train/test_ttt_data.py",),
+        ("tests/train/test_ttt_data.py::test_places_are_those_of_the_definition",),
     ),
     Bug(
         "loss weighed over all places",
@@ -108,7 +108,7 @@ BUGS = (
         "labsim/train/ttt/loss.py",
         "    weight_P = weighed_P / over_ranks(weighed_P.sum()).clamp(min=1)",
         "    weight_P = torch.ones_like(entropies_P) / len(entropies_P)",
-        ("tests/train/test_ttt_loss.py",),
+        ("tests/train/test_ttt_loss.py::test_a_packed_row_is_its_documents",),
     ),
     Bug(
         "stale golden",
@@ -124,7 +124,7 @@ BUGS = (
         "notebooks/02_concurrency_and_tails.ipynb",
         "0.10, 0.17, 0.30 and 0.39",
         "0.10, 0.17, 0.35 and 0.39",
-        ("tests/lab/test_prose.py::test_every_number_of_the_course_is_backed",),
+        ("tests/lab/test_prose.py::test_every_number_of_the_course_is_backed[02_concurrency_and_tails]",),
     ),
     Bug(
         "claims page edited by hand",
@@ -132,7 +132,7 @@ BUGS = (
         "docs/claims.md",
         "≈ **trend only**: it climbs",
         "✓ **reproduced**: it climbs",
-        ("tests/lab/test_claims_page.py",),
+        ("tests/lab/test_claims_page.py::test_the_page_says_what_the_metrics_say",),
     ),
     Bug(
         "dead slider",
@@ -140,7 +140,7 @@ BUGS = (
         "labsim/lab/explorer.js",
         '      input.addEventListener("input", () => {',
         '      input.addEventListener("inputs", () => {',
-        ("tests/browser/test_exported_page.py",),
+        ("tests/browser/test_exported_page.py::test_an_explorer_is_drawn_before_anything_is_touched_and_then_moves",),
     ),
     Bug(
         "leaked process not looked for",

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-_UNIT = r"%|times\b|x(?![\w(])|(?:per cent|ms|µs|GB/s|GB|MB|MiB|kB|TB|GiB|tokens?|users?|requests?)\b"
+_UNIT = r"%|times\b|(?<=\d)x(?![\w(])|(?:per cent|ms|µs|GB/s|GB|MB|MiB|kB|TB|GiB|tokens?|users?|requests?)\b"
 _NUMBER = re.compile(
     rf"(?<![\w.#/^_=])(?<!\w-)(\d[\d,]*\.?\d*|\.\d+)(?![\d.,]*\d)(?:[ -]?({_UNIT}))?(?![\w/]|-[A-Za-z])"
 )
@@ -86,7 +86,7 @@ class Stated:
             given *= 100
         digits = len(written.as_tuple().digits)
         counted = "." not in self.text and self.unit in ("", *_COUNTS)
-        if counted or (digits < 2 and "." in self.text):
+        if counted or digits < 2:
             return given == written
         step = Decimal(1).scaleb(written.as_tuple().exponent)
         return abs(given - written) <= step * Decimal("0.5000001")

@@ -68,24 +68,28 @@ Judge = Callable[[Claim, Values], Finding]
 
 @dataclass(frozen=True)
 class Rule:
-    """How one claim is judged. `basis` says what the figures are: a closed form, a simulation, counted bytes, ..."""
+    """How one claim is judged. `basis` says what the figures are: a closed form, a simulation, counted bytes, ...
+
+    `timed` figures differ from run to run: no test holds another run against them.
+    """
 
     claim: str
     basis: str
     uses: tuple[str, ...]
     judge: Judge
+    timed: bool = False
 
 
 RULES: dict[str, Rule] = {}
 
 
-def rule(claim: str, basis: str, *uses: str) -> Callable[[Judge], Judge]:
+def rule(claim: str, basis: str, *uses: str, timed: bool = False) -> Callable[[Judge], Judge]:
     """Register the judge of a claim and the metrics it uses, as `notebook.metric`."""
 
     def register(judge: Judge) -> Judge:
         if claim in RULES:
             raise ValueError(f"claim {claim} has two rules")
-        RULES[claim] = Rule(claim, basis, uses, judge)
+        RULES[claim] = Rule(claim, basis, uses, judge, timed)
         return judge
 
     return register

@@ -85,8 +85,8 @@ def _row(one: Judged, recorded: Mapping[str, NotebookMetrics], notebooks: Path, 
     claim, found = one.claim, one.finding
     here = f"{found.here} ({one.basis})" if found.here else ""
     for scale, beside in one.at_scale.items():
-        if beside.here != found.here:
-            here += f"<br>scale {scale}: {beside.here} ({beside.verdict})"
+        same = beside.here == found.here and beside.verdict == found.verdict
+        here += f"<br>at scale {scale} {'the same' if same else f'{beside.here}: {beside.verdict}'}"
     where = ", ".join(_links(places(one, recorded, notebooks), link)) if found.here else ""
     cells = (
         f"**{claim.id}** {claim.claim} ({claim.section})",

@@ -146,7 +146,7 @@ def generations(claim: Claim, v: Values) -> Finding:
     tree = v["05.length_eagle_2"] > v["05.length_eagle_1"]
     verdict = Verdict.REPRODUCED if apart and tree else Verdict.TREND if ordered and tree else Verdict.NOT
     return Finding(
-        "tokens per step, chains of 5 and a tree for EAGLE-2: "
+        "tokens per step, in chains, and in a tree for EAGLE-2: "
         + "; ".join(f"{name} {v.spread(metric)}" for name, metric in _LENGTHS.items()),
         verdict,
         f"{'the order' if ordered else 'another order'} after equal, short training; and an alpha has no size "
@@ -161,7 +161,7 @@ def mixed_traffic(claim: Claim, v: Values) -> Finding:
     drafts, tokens = v["01.mixed_alpha_by_drafts"], v["01.mixed_alpha_by_tokens"]
     same = near(drafts, claim.figures[0], _ROUNDED)
     return Finding(
-        f"{drafts:.2f} by drafts, {tokens:.2f} by tokens; {v['01.mixed_speedup']:.2f}x at an overhead of 0.3",
+        f"{drafts:.2f} by drafts, {tokens:.2f} by tokens; a gain of {v['01.mixed_speedup']:.2f}x",
         Verdict.REPRODUCED if same and v["01.mixed_speedup"] > 1 else Verdict.REFUTED,
         f"the engine's counter reads {drafts:.2f} if the shares are of drafts, and {tokens:.3f} if they are of "
         f"output tokens",

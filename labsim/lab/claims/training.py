@@ -34,13 +34,13 @@ def _clock(claimed: tuple[float, float], name: str, v: Values) -> Finding:
 _CLOCK = "wall clock on this machine, paired bootstrap over requests"
 
 
-@rule("A2", _CLOCK, *with_interval("06.decoded_ratio_mean_TPOT"), "06.requests_decoded")
+@rule("A2", _CLOCK, *with_interval("06.decoded_ratio_mean_TPOT"), "06.requests_decoded", timed=True)
 def mean_tpot(claim: Claim, v: Values) -> Finding:
     share = claim.figures[0] / 100
     return _clock((share, share), "06.decoded_ratio_mean_TPOT", v)
 
 
-@rule("A3", _CLOCK, *with_interval("06.decoded_ratio_P95_TPOT"), "06.requests_decoded")
+@rule("A3", _CLOCK, *with_interval("06.decoded_ratio_P95_TPOT"), "06.requests_decoded", timed=True)
 def p95_tpot(claim: Claim, v: Values) -> Finding:
     least, most = claim.figures
     return _clock((1 - most / 100, 1 - least / 100), "06.decoded_ratio_P95_TPOT", v)
@@ -68,7 +68,7 @@ def memory_law(claim: Claim, v: Values) -> Finding:
         Verdict.NOT if not linear else Verdict.REPRODUCED if product else Verdict.TREND,
         "linear in L and in k, and no product: the layers that are read enter once "
         f"({v['08.share_that_comes_once']:.0%} of a "
-        f"token's bytes), and the target's depth adds {v['08.depth_of_the_target_adds']:g}",
+        f"token's bytes), and the target's depth adds {v['08.depth_of_the_target_adds']:g} bytes",
     )
 
 
@@ -168,7 +168,8 @@ def chained_error(claim: Claim, v: Values) -> Finding:
     falls = v["06.untrained_depth_2_falls_mtp"] and v["06.untrained_depth_2_falls_eagle3"]
     lifted = v["06.ttt_deep_survival_mtp.low"] > 0
     return Finding(
-        f"training-time test adds to the survival at depth 4: MTP {v.spread('06.ttt_deep_survival_mtp', 3)}, EAGLE-3 "
+        f"training-time test adds to the survival of the deepest guess: MTP "
+        f"{v.spread('06.ttt_deep_survival_mtp', 3)}, EAGLE-3 "
         f"{v.spread('06.ttt_deep_survival_eagle3', 3)}",
         Verdict.REPRODUCED
         if falls and lifted and v["06.ttt_equals_drafting"]
@@ -214,8 +215,8 @@ def growth(claim: Claim, v: Values) -> Finding:
         else Verdict.REFUTED
     )
     return Finding(
-        f"a doubling of L makes the activations {naive:.2f} times as large with written-down scores, {fused:.2f} "
-        f"with fused attention",
+        f"a doubling of L adds {naive:.2f} times what the last one added with written-down scores (quadratic: 4), "
+        f"{fused:.2f} with fused attention (linear: 2)",
         verdict,
         "true of attention that writes its scores down, and of nothing else in the step",
     )

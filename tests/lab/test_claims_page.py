@@ -1,0 +1,136 @@
+"""The claims page and the metrics that it is made of: current, in agreement with the goldens, and not typed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from labsim.commands.claims import command
+from labsim.lab.claims.store import Recorded, from_executed, load, load_directory, metrics_directory, save
+from labsim.lab.golden import check, golden_path, load_goldens
+from labsim.lab.metrics import Metric
+from labsim.lab.notebooks import read_notebook
+from labsim.lab.runner import run
+
+from .notebook_builder import RECORD, write
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "claims.md"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+RECORDED = load_directory(metrics_directory() / "ci")
+
+
+def claims(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(command, [str(one) for one in arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_page_says_what_the_metrics_say() -> None:
+    status, _, said = claims("--check", PAGE)
+    assert status == 0, said
+
+
+def test_every_notebook_has_its_metrics() -> None:
+    assert [run.notebook for run in RECORDED.values()] == [path.name for path in NOTEBOOKS]
+    assert all(run.parameters == {"scale": "ci", "seed": 0, "solve": True} for run in RECORDED.values())
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_recorded_metrics_agree_with_the_goldens(path: Path) -> None:
+    """Goldens are held against every run of the suite; so what the page shows is what a run gives."""
+    metrics = {
+        name: Metric(name, one.value, one.unit, one.claim) for name, one in RECORDED[path.name[:2]].metrics.items()
+    }
+    assert check(metrics, load_goldens(golden_path(path))) == []
+
+
+def test_a_changed_metric_changes_page_and_verdict(tmp_path: Path) -> None:
+    shutil.copytree(metrics_directory() / "ci", tmp_path / "ci")
+    path = tmp_path / "ci" / "02.json"
+    document = json.loads(path.read_text())
+    document["metrics"]["rows_reaching_045"]["value"] = document["metrics"]["rows_looked_at"]["value"]
+    path.write_text(json.dumps(document))
+    status, _, said = claims("--metrics", tmp_path, "--check", PAGE)
+    assert status == 1 and "is not what the recorded metrics say; write it with labsim claims --out" in said
+    assert claims("--metrics", tmp_path, "--out", tmp_path / "page.md")[0] == 0
+    old, new = PAGE.read_text().splitlines(), (tmp_path / "page.md").read_text().splitlines()
+    changed = [two for one, two in zip(old, new, strict=True) if one != two]
+    assert len(changed) == 2 and "**S3**" in changed[1] and "✓ **reproduced**" in changed[1]
+    assert changed[0].startswith(f"{len(json.loads(claims('--json')[1])['claims'])} claims: ")
+
+
+def test_every_link_leads_to_the_cell_that_records() -> None:
+    rows = re.findall(r"\]\(\.\./notebooks/(\S+?\.ipynb)\) cells? ([\d, ]+\d)", PAGE.read_text())
+    assert len(rows) > 20
+    for notebook, cells in rows:
+        sources = [cell["source"] for cell in read_notebook(ROOT / "notebooks" / notebook)["cells"]]
+        for number in cells.split(", "):
+            assert "record" in sources[int(number) - 1], f"{notebook} cell {number}"
+
+
+def test_a_cell_that_is_gone_is_named(tmp_path: Path) -> None:
+    shutil.copytree(metrics_directory() / "ci", tmp_path / "ci")
+    path = tmp_path / "ci" / "10.json"
+    text = path.read_text()
+    gone = load(path).metrics["bytes_for_the_branch"].cell
+    path.write_text(text.replace(gone, "no-such-cell"))
+    status, _, said = claims("--metrics", tmp_path, "--check", PAGE)
+    assert status == 2
+    assert "10_ring_attention.ipynb has no cell no-such-cell" in said and "labsim run --metrics" in said
+
+
+def test_json_is_one_document_with_a_verdict_per_claim() -> None:
+    status, out, said = claims("--json")
+    document = json.loads(out)
+    assert (status, said, document["ok"]) == (0, "", True)
+    found = {one["id"]: one for one in document["claims"]}
+    assert found["S4"]["verdict"] == "refuted" and "02.rows_looked_at" in found["S3"]["uses"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--metrics", "a", "--executed", "b"], "exclude each other"),
+        (["--out", "a", "--check", "b"], "exclude each other"),
+        (["--metrics", "nowhere"], "nowhere has no folder ci or laptop or gpu"),
+        (["--executed", "nowhere"], "holds no notebook"),
+    ],
+)
+def test_wrong_values(arguments: list[str], says: str) -> None:
+    status, out, said = claims(*arguments)
+    assert (status, out) == (2, "") and says in said
+
+
+def test_an_executed_notebook_gives_the_same_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "01_t.ipynb",
+        RECORD + "from labsim.lab.metrics import record_interval\nrecord('a', 1.5, unit='x', claim='S1')",
+        "record_interval('b', 2.0, 1.0, 3.0, claim='S2')",
+    )
+    result = run(path, tmp_path / "out" / path.name, {"seed": 3}, deadline_s=60, memory_cap_bytes=2 * 10**9)
+    recorded = from_executed(result.output)
+    ids = [cell["id"] for cell in read_notebook(path)["cells"]]
+    assert recorded.parameters == {"scale": "ci", "seed": 3, "solve": False, "rate": 0.5}
+    assert recorded.metrics["a"] == Recorded(1.5, "x", "S1", ids[2])
+    assert {name: (one.value, one.cell) for name, one in recorded.metrics.items() if name.startswith("b")} == {
+        "b": (2.0, ids[3]),
+        "b.low": (1.0, ids[3]),
+        "b.high": (3.0, ids[3]),
+    }
+    assert load(save(recorded, tmp_path / "kept")) == recorded
+    assert result.cpu_s > 0.1, "a kernel's start alone takes more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"notebook": "x"}', '{"notebook": "01_x.ipynb", "parameters": {"scale": "big"}, "metrics": {}}'],
+)
+def test_what_is_no_file_of_metrics(tmp_path: Path, text: str) -> None:
+    (tmp_path / "01.json").write_text(text)
+    with pytest.raises(ValueError, match="is no file of recorded metrics"):
+        load(tmp_path / "01.json")
