@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
 from labsim.lab.exercise import find_exercise
 from labsim.lab.slides import static
+from labsim.lab.slides.deck import make_deck
 from labsim.lab.slides.gates import judge_files
 from labsim.lab.slides.palette import MINIMUM, distance, seen, too_close
 from labsim.lab.style import LOOKS
@@ -64,6 +66,15 @@ def test_links_lead_from_deck_to_deck(deck_of: MakeDeck) -> None:
     assert [one["href"] for one in soup_of(deck_of(decks=("02_more",))).select("p a")] == ["02_more.slides.html"]
     soup = soup_of(deck_of())
     assert soup.select("p a") == [] and "The next one, words." in soup.get_text()
+
+
+def test_a_widget_whose_state_was_not_saved_is_an_error(deck_of: MakeDeck, tmp_path: Path) -> None:
+    deck_of()
+    notebook = nbformat.read(tmp_path / "01_tiny.ipynb", as_version=4)
+    del notebook.metadata["widgets"]
+    nbformat.write(notebook, tmp_path / "01_tiny.ipynb")
+    with pytest.raises(ValueError, match="a widget's state is not saved"):
+        make_deck(tmp_path / "01_tiny.ipynb", tmp_path, decks=())
 
 
 def test_no_directory_of_this_machine_is_told(deck_of: MakeDeck) -> None:

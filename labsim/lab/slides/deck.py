@@ -34,7 +34,7 @@ from nbformat.v4 import new_markdown_cell
 
 from .. import assets
 from ..exercise import find_exercise
-from ..export import VIEW, StandaloneWidgets
+from ..export import STATE, VIEW, StandaloneWidgets
 from ..site.page import without_paths
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,8 +57,15 @@ def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: boo
 
     Raises:
         AssetUnavailable: the assets are not on this machine and cannot be fetched.
+        ValueError: a widget without saved state would be a blank.
     """
     notebook = nbformat.read(executed, as_version=4)
+    saved = notebook.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
+    if any(output.data[VIEW]["model_id"] not in saved for output in outputs if _is_view(output)):
+        raise ValueError(
+            f"{executed}: a widget's state is not saved; right: a finished `labsim run --out`"
+        )
     prepare(notebook, decks=decks, student=student)
     places = {"reveal": assets.copy("reveal.js", out / "assets"), "mathjax": assets.copy("mathjax", out / "assets")}
     deck = {name: f"assets/{place}" for name, place in places.items()} | {"title": title_of(notebook)}
@@ -111,6 +118,10 @@ def title_of(notebook: nbformat.NotebookNode) -> str:
     raise ValueError("the notebook has no heading of level 1; right: a first cell that begins with '# NN Title'")
 
 
+def _is_view(output: nbformat.NotebookNode) -> bool:
+    return VIEW in output.get("data", {})
+
+
 def _begins_a_page(cell: nbformat.NotebookNode) -> bool:
     return cell.metadata.get("slideshow", {}).get("slide_type") in ("slide", "subslide")
 
@@ -145,7 +156,7 @@ def _code(cell: nbformat.NotebookNode, tags: set[str]) -> str:
         return ""
     if tags & {"exercise", "show-input"}:
         return "open"
-    if any(VIEW in output.get("data", {}) for output in cell.outputs):
+    if any(_is_view(output) for output in cell.outputs):
         return "long"  # the explorer says it all
     longest = _LONGEST_OPEN_CODE if cell.outputs else _LONGEST_TEXT
     return "short" if len(cell.source.splitlines()) <= longest else "long"
