@@ -47,7 +47,7 @@ def needs(function: Callable) -> list[str]:
     for name in inspect.getclosurevars(function).globals:
         value = function.__globals__[name]
         if isinstance(value, ModuleType):
-            found[name] = f"import {value.__name__} as {name}"
+            found[name] = f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
         elif value.__module__ != function.__module__:
             found[name] = f"from {value.__module__} import {value.__name__} as {name}"
         else:

@@ -10,11 +10,6 @@ QUESTIONS = (
         "forwards of the target emit?",
         options=(
             Option(
-                "16",
-                "10 accepted and one of the target's own per step. Without a draft: 16 forwards.",
-                right=True,
-            ),
-            Option(
                 "10",
                 "That is what was accepted. Each step also emits one token of the target's own: 10 + 6 = 16.",
             ),
@@ -22,6 +17,11 @@ QUESTIONS = (
                 "11",
                 "10 accepted and one bonus, for the step in which all four passed. But every step emits a token of "
                 "the target's own: a bonus there, a correction in the other five. 10 + 6 = 16.",
+            ),
+            Option(
+                "16",
+                "10 accepted and one of the target's own per step. Without a draft: 16 forwards.",
+                right=True,
             ),
             Option(
                 "24",
@@ -36,6 +36,11 @@ QUESTIONS = (
         "target emit on average?",
         options=(
             Option(
+                "2.26 tokens",
+                "The sum of the three is the mean number accepted, 1.255; the target's own token makes it 2.255.",
+                right=True,
+            ),
+            Option(
                 "1.26 tokens",
                 "That is the mean number accepted. A step never emits fewer than one token: add the target's own, "
                 "2.255.",
@@ -44,11 +49,6 @@ QUESTIONS = (
                 "0.42 tokens",
                 "1.255 accepted of 3 drafted is 0.42: an acceptance rate, not a number of tokens. Engines print it, "
                 "too; notebook 01 keeps the two apart.",
-            ),
-            Option(
-                "2.26 tokens",
-                "The sum of the three is the mean number accepted, 1.255; the target's own token makes it 2.255.",
-                right=True,
             ),
         ),
         numbers={

@@ -45,15 +45,15 @@ QUESTIONS = (
                 "pass with 0.883.",
             ),
             Option(
+                "3.5 tokens",
+                "5 times 0.7 lets every position pass with 0.7, whether or not the one before it did, and forgets "
+                "the target's own token.",
+            ),
+            Option(
                 "about 2.9 tokens",
                 "Position i is reached only through all before it: 1 + 0.7 + 0.7² + ... + 0.7⁵ = 2.94. Closed form "
                 "and Monte Carlo agree on the page.",
                 right=True,
-            ),
-            Option(
-                "3.5 tokens",
-                "5 times 0.7 lets every position pass with 0.7, whether or not the one before it did, and forgets "
-                "the target's own token.",
             ),
         ),
         numbers={
@@ -72,15 +72,15 @@ QUESTIONS = (
                 "should read.",
             ),
             Option(
-                "It got better: more tokens are drafted per step.",
-                "More are drafted, and more are accepted per step, but the *rate* falls because the added positions "
-                "are the hardest to reach.",
-            ),
-            Option(
                 "Nothing: deeper tokens need every earlier one, so the mean over five positions is lower.",
                 "The same head converted from K = 3 reads 0.34 at K = 5, with one per-token alpha behind both. A "
                 "number without its K says little.",
                 right=True,
+            ),
+            Option(
+                "It got better: more tokens are drafted per step.",
+                "More are drafted, and more are accepted per step, but the *rate* falls because the added positions "
+                "are the hardest to reach.",
             ),
         ),
         numbers={
@@ -97,15 +97,15 @@ QUESTIONS = (
                 "A threshold for alpha without overhead and K is a habit. Here break-even is overhead / K = 0.03.",
             ),
             Option(
-                "Just about: break-even is 0.15.",
-                "The overhead is per step and alpha is per drafted token. Five of them share the price: 0.15 / 5 = "
-                "0.03.",
-            ),
-            Option(
                 "Yes, about 1.7 times as fast.",
                 "1 + 5 · 0.2 = 2 tokens for the price of 1.15 steps: 1.74x. (On an idle GPU. Notebook 02 shows the "
                 "overhead growing with load.)",
                 right=True,
+            ),
+            Option(
+                "Just about: break-even is 0.15.",
+                "The overhead is per step and alpha is per drafted token. Five of them share the price: 0.15 / 5 = "
+                "0.03.",
             ),
         ),
         numbers={
@@ -120,12 +120,6 @@ QUESTIONS = (
         text="Two heads, 100 drafts of three tokens each: 0.42 and 0.36 accepted/drafted. Which head is better?",
         options=(
             Option(
-                "One cannot tell yet.",
-                "From 100 drafts alpha is known to plus or minus 0.08, and the tokens of a draft are not "
-                "independent. The difference is inside that.",
-                right=True,
-            ),
-            Option(
                 "The first: 300 tokens were judged for each.",
                 "Token 2 needs token 1, so 300 tokens carry less than 300 trials. 100 drafts leave plus or minus 0.08.",
             ),
@@ -133,6 +127,12 @@ QUESTIONS = (
                 "The first: it is ahead by a sixth.",
                 "A ratio says nothing about its own uncertainty: each of the two readings moves by 0.08 from log to "
                 "log.",
+            ),
+            Option(
+                "One cannot tell yet.",
+                "From 100 drafts alpha is known to plus or minus 0.08, and the tokens of a draft are not "
+                "independent. The difference is inside that.",
+                right=True,
             ),
         ),
         numbers={

@@ -10,15 +10,15 @@ QUESTIONS = (
         "one user. Now 256 users decode at once. What do you expect?",
         options=(
             Option(
+                "The same gain: the head still accepts 0.35.",
+                "Acceptance is half of it. What a step costs has changed: break-even climbs from 0.10 with one user "
+                "to 0.39 with 256.",
+            ),
+            Option(
                 "A loss: at 256 users the head is below break-even.",
                 "Break-even is 0.10 at 1 user, 0.17 at 32, 0.30 at 128 and 0.39 at 256: verifying four tokens for "
                 "everybody is no longer free.",
                 right=True,
-            ),
-            Option(
-                "The same gain: the head still accepts 0.35.",
-                "Acceptance is half of it. What a step costs has changed: break-even climbs from 0.10 with one user "
-                "to 0.39 with 256.",
             ),
             Option(
                 "A larger gain: 256 users share one reading of the weights.",
@@ -40,6 +40,12 @@ QUESTIONS = (
         "tokens. Acceptance is the same. Where does speculation gain more?",
         options=(
             Option(
+                "At 16,000: most of the step is reading the cache, which four tokens share.",
+                "1.96x against 1.10x. (Acceptance is another matter: a head trained on short text may accept less "
+                "there.)",
+                right=True,
+            ),
+            Option(
                 "At 400: short contexts leave room for larger batches.",
                 "Larger batches are what makes verifying dear. At 400 tokens the full GPU gains 1.10x.",
             ),
@@ -47,12 +53,6 @@ QUESTIONS = (
                 "No difference: the KV cache is read in both cases.",
                 "It is, but its share of the step differs. Reading it costs the same for one token and for four, so "
                 "the more of the step it is, the cheaper the extra rows: 1.10x against 1.96x.",
-            ),
-            Option(
-                "At 16,000: most of the step is reading the cache, which four tokens share.",
-                "1.96x against 1.10x. (Acceptance is another matter: a head trained on short text may accept less "
-                "there.)",
-                right=True,
             ),
         ),
         numbers={
@@ -72,14 +72,14 @@ QUESTIONS = (
                 "that is never right.",
             ),
             Option(
+                "One in a hundred users became 15 % slower.",
+                "That would be the P99 of TPOT, one average per request. A chunk gap belongs to a step, not to a user.",
+            ),
+            Option(
                 "A chunk is a step, steps got longer, and a larger share of them carries a slice of a prompt.",
                 "Fewer steps share the same prompts, and each verifies K + 1 tokens per user. The simulation of "
                 "this load gives -25 % and +15 %.",
                 right=True,
-            ),
-            Option(
-                "One in a hundred users became 15 % slower.",
-                "That would be the P99 of TPOT, one average per request. A chunk gap belongs to a step, not to a user.",
             ),
             Option(
                 "The draft's acceptance drifted.",

@@ -11,15 +11,15 @@ QUESTIONS = (
         code="x[t]     = concat(norm(embedding[token[t]]), norm(state[t]))\nlabel[t] = token[t + 1]",
         options=(
             Option(
-                "The state should come from the layer before the last.",
-                "Which layer is read matters less than what is asked. These rows ask for the token that the target "
-                "has chosen already.",
-            ),
-            Option(
                 "The draft is never told which token was chosen: it should read t + 1 and guess t + 2.",
                 "The last state already holds the next token, so these rows teach it the head that exists. Its job "
                 "is the token after: 17 % right without being told, 25 % once told, for a mere linear probe.",
                 right=True,
+            ),
+            Option(
+                "The state should come from the layer before the last.",
+                "Which layer is read matters less than what is asked. These rows ask for the token that the target "
+                "has chosen already.",
             ),
             Option(
                 "Embedding and state stand in the wrong order.",
@@ -39,11 +39,6 @@ QUESTIONS = (
         code="d2t = [0, 0, 3, 3, 4, 37, 40, 41]",
         options=(
             Option(
-                "42",
-                "d2t is an offset: draft id plus d2t[id], 5 + 37.",
-                right=True,
-            ),
-            Option(
                 "5",
                 "Only as long as the draft's vocabulary is the beginning of the target's; here d2t[5] is not 0.",
             ),
@@ -51,6 +46,11 @@ QUESTIONS = (
                 "37",
                 "d2t holds offsets, not tokens: 5 + 37. Read as a token it raises no error and loses nearly every "
                 "guess.",
+            ),
+            Option(
+                "42",
+                "d2t is an offset: draft id plus d2t[id], 5 + 37.",
+                right=True,
             ),
         ),
     ),
@@ -66,15 +66,15 @@ QUESTIONS = (
                 "words cover 92 %), and rare words come in clusters.",
             ),
             Option(
-                "A perfect draft is never short: the target fills in what the head cannot say.",
-                "It does, and thereby ends the step: everything drafted behind that place is thrown away. The cap "
-                "is 5.12.",
-            ),
-            Option(
                 "A chain ends at the first word that the head cannot say, and served text has more of those.",
                 "99 % in training is 92 % on held-out answers. On the page the chosen vocabulary caps chains of 5 "
                 "at 5.12 tokens, the whole one at 5.72 (answers end).",
                 right=True,
+            ),
+            Option(
+                "A perfect draft is never short: the target fills in what the head cannot say.",
+                "It does, and thereby ends the step: everything drafted behind that place is thrown away. The cap "
+                "is 5.12.",
             ),
         ),
         numbers={

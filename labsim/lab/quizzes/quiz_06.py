@@ -38,6 +38,12 @@ QUESTIONS = (
         "four steps, loss 3.4. Which one do you serve?",
         options=(
             Option(
+                "The one with the longer acceptance on held-out answers.",
+                "That is what is served. On the page the copy without unrolling has the lower loss, and the other "
+                "one gains 0.10 tokens per step on it.",
+                right=True,
+            ),
+            Option(
                 "A: the lower loss.",
                 "A's loss is depth 1 alone, the easiest. B's is a mean over four depths. They are not means of the "
                 "same thing.",
@@ -46,12 +52,6 @@ QUESTIONS = (
                 "B: unrolled drafts are better.",
                 "Likely, since chained guesses are what it was trained for, but depth 1 pays for it. Measure: "
                 "held-out acceptance decides.",
-            ),
-            Option(
-                "The one with the longer acceptance on held-out answers.",
-                "That is what is served. On the page the copy without unrolling has the lower loss, and the other "
-                "one gains 0.10 tokens per step on it.",
-                right=True,
             ),
         ),
         numbers={
@@ -65,18 +65,18 @@ QUESTIONS = (
         "looks at the prefix plus one own key per step, at positions that move on. Which test finds this?",
         options=(
             Option(
-                "The same comparison, from depth 2 on.",
-                "Step k at position t must be guess k + 1 after the prefix: equal below 1e-8 where it is wired as "
-                "served, and different at every depth from 2 on where it is not.",
-                right=True,
-            ),
-            Option(
                 "The training loss: it will not fall.",
                 "It falls well. The draft learns the function that it is trained on, and is served by another one.",
             ),
             Option(
                 "Compare training's forward with cached drafting, logit by logit, at depth 1.",
                 "At depth 1 both are the same function, to 1e-8 in double precision. The fault begins at depth 2.",
+            ),
+            Option(
+                "The same comparison, from depth 2 on.",
+                "Step k at position t must be guess k + 1 after the prefix: equal below 1e-8 where it is wired as "
+                "served, and different at every depth from 2 on where it is not.",
+                right=True,
             ),
             Option(
                 "Whether answers change.",
@@ -96,14 +96,14 @@ QUESTIONS = (
                 "Those grow with length and with steps, so they would double. 3.9 times is a square.",
             ),
             Option(
+                "The history's keys and values.",
+                "There are L of them. Twice the length, twice the keys: 2.0 times, not 3.9.",
+            ),
+            Option(
                 "A dense mask, or scores, of L rows and (1 + k)·L columns.",
                 "The page measures 3.9 times for twice the length with the dense mask, and 2.0 times with a flash "
                 "kernel for the history and k dot products for the branch.",
                 right=True,
-            ),
-            Option(
-                "The history's keys and values.",
-                "There are L of them. Twice the length, twice the keys: 2.0 times, not 3.9.",
             ),
         ),
         numbers={

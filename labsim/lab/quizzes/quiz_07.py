@@ -38,6 +38,12 @@ QUESTIONS = (
         '3.1 is better." What is missing?',
         options=(
             Option(
+                "That the growth costs something: right guesses beyond the trained depth.",
+                "That is the discovery: of the right guesses at the trained depth, 0.23 are left deep beyond it in "
+                "EAGLE-3 and 0.75 in EAGLE-3.1.",
+                right=True,
+            ),
+            Option(
                 "Nothing: a growing state is an unstable state.",
                 "The normed state has the size of its norm's weight at every depth, by construction. A flat line is "
                 "no discovery, and growth alone is no harm.",
@@ -45,12 +51,6 @@ QUESTIONS = (
             Option(
                 "Error bars over seeds.",
                 "They are good to have, but no interval turns a size into an effect on acceptance.",
-            ),
-            Option(
-                "That the growth costs something: right guesses beyond the trained depth.",
-                "That is the discovery: of the right guesses at the trained depth, 0.23 are left deep beyond it in "
-                "EAGLE-3 and 0.75 in EAGLE-3.1.",
-                right=True,
             ),
         ),
         numbers={
@@ -65,12 +65,6 @@ QUESTIONS = (
         "at the first guess. Will EAGLE-3.1 mend it?",
         options=(
             Option(
-                "No: the first guess reads the target's true states, so no feedback can have spoilt it.",
-                "Draft and target have met a text that training never showed. Train on such text, or keep the "
-                "template.",
-                right=True,
-            ),
-            Option(
                 "Yes: its norms make it steady under other templates.",
                 "What they steady is what the draft feeds *itself*. On the page 3.1 leads 3 by at most a factor of "
                 "1.04 in other situations, within the trained depth.",
@@ -79,6 +73,12 @@ QUESTIONS = (
                 "Only in long contexts.",
                 "Length is another question (here the ratio there is 1.00). Where the first guess is gone there is "
                 "nothing to be steady about.",
+            ),
+            Option(
+                "No: the first guess reads the target's true states, so no feedback can have spoilt it.",
+                "Draft and target have met a text that training never showed. Train on such text, or keep the "
+                "template.",
+                right=True,
             ),
         ),
         numbers={
@@ -93,6 +93,12 @@ QUESTIONS = (
         "by EAGLE-3.1. Which gain do you promise?",
         options=(
             Option(
+                "None: perhaps a little less.",
+                "Within the trained depth the page finds -0.03 tokens; with chains of seven, beyond it, +0.23. The "
+                "paper's own figure in distribution is a null, too.",
+                right=True,
+            ),
+            Option(
                 "Up to twice the acceptance length.",
                 "That figure was published for situations off the training. Ask of every factor: against which "
                 "draft, at which depth, and what is it in distribution?",
@@ -100,12 +106,6 @@ QUESTIONS = (
             Option(
                 "About a quarter of a token per step.",
                 "+0.23 is what chains of seven gain, which go beyond the trained depth. Yours do not: -0.03.",
-            ),
-            Option(
-                "None: perhaps a little less.",
-                "Within the trained depth the page finds -0.03 tokens; with chains of seven, beyond it, +0.23. The "
-                "paper's own figure in distribution is a null, too.",
-                right=True,
             ),
         ),
         numbers={

@@ -10,14 +10,14 @@ QUESTIONS = (
         "factor does the memory of a training step grow?",
         options=(
             Option(
+                "7: memory is L times k times layers.",
+                "It is linear in k, but a sum: taps and teacher come once, whatever k. The page computes 3.0.",
+            ),
+            Option(
                 "about 3",
                 "Once: the three layers that are read, and the teacher. Per step: the draft's layer and its logits. "
                 "Together 3.0 times.",
                 right=True,
-            ),
-            Option(
-                "7: memory is L times k times layers.",
-                "It is linear in k, but a sum: taps and teacher come once, whatever k. The page computes 3.0.",
             ),
             Option(
                 "It does not grow: steps run one after the other.",
@@ -39,15 +39,15 @@ QUESTIONS = (
                 "That divides the small part. The large one, activations and logits, stays where it is.",
             ),
             Option(
+                "Sequence parallelism over 16 GPUs.",
+                "It works, and is the dearest remedy: for an 8B target's draft 16 H100 with it alone, 2 with the "
+                "cheaper ones first.",
+            ),
+            Option(
                 "Chunked logits and checkpointing.",
                 "On the measured step the two together leave a quarter (4.0 times less), with the same loss and "
                 "gradients, at the cost of two head products and one forward more. Then more ranks.",
                 right=True,
-            ),
-            Option(
-                "Sequence parallelism over 16 GPUs.",
-                "It works, and is the dearest remedy: for an 8B target's draft 16 H100 with it alone, 2 with the "
-                "cheaper ones first.",
             ),
         ),
         numbers={
@@ -63,6 +63,12 @@ QUESTIONS = (
         code="tokens     256    512   1,024   2,048\nMB          60    109     282     930",
         options=(
             Option(
+                "Score matrices that somebody writes down.",
+                "Each doubling adds 3.5 times and more what the last one added: 49, 173, 648. With fused attention "
+                "it adds 2.0 times as much, linear in the length; a naive one tends to 4.",
+                right=True,
+            ),
+            Option(
                 "A leak: memory that is not freed between steps.",
                 "A leak grows with the number of steps, not with the length of a row.",
             ),
@@ -70,12 +76,6 @@ QUESTIONS = (
                 "Nothing: attention is quadratic.",
                 "Its arithmetic is. Its *memory* is quadratic only if scores or masks of L by L are kept: on the "
                 "page each doubling adds 2.0 times as much with fused attention, 3.5 times with naive.",
-            ),
-            Option(
-                "Score matrices that somebody writes down.",
-                "Each doubling adds 3.5 times and more what the last one added: 49, 173, 648. With fused attention "
-                "it adds 2.0 times as much, linear in the length; a naive one tends to 4.",
-                right=True,
             ),
         ),
         numbers={
@@ -94,13 +94,13 @@ QUESTIONS = (
                 "EAGLE-3 reads three of them, whatever the target's depth.",
             ),
             Option(
-                "A little: the teacher's distribution is wider.",
-                "Its width is the vocabulary, and that did not change.",
-            ),
-            Option(
                 "Not at all.",
                 "Three taps enter, the same number as before. The page runs both: 0 bytes apart.",
                 right=True,
+            ),
+            Option(
+                "A little: the teacher's distribution is wider.",
+                "Its width is the vocabulary, and that did not change.",
             ),
         ),
     ),

@@ -11,12 +11,6 @@ QUESTIONS = (
         code="out = out - sigmoid(lse_b - lse) * (out - out_b)\nlse = lse - logsigmoid(lse - lse_b)",
         options=(
             Option(
-                "With an empty accumulator, LSE -inf, this form returns the right output and an LSE of NaN.",
-                "-inf minus (-inf) is not a number. The output dies one merge later, far from the cause: 2 of the "
-                "page's corners break this form. Begin with the first block, or guard before the subtraction.",
-                right=True,
-            ),
-            Option(
                 "The second block holds NaN.",
                 "Possible, but look at the first merge: its output was right, and its LSE already was not a number.",
             ),
@@ -24,6 +18,12 @@ QUESTIONS = (
                 "exp overflows in float32.",
                 "That is the bare form, log(1 + exp(...)), beyond a difference of about 88. The sigmoid does not "
                 "overflow.",
+            ),
+            Option(
+                "With an empty accumulator, LSE -inf, this form returns the right output and an LSE of NaN.",
+                "-inf minus (-inf) is not a number. The output dies one merge later, far from the cause: 2 of the "
+                "page's corners break this form. Begin with the first block, or guard before the subtraction.",
+                right=True,
             ),
         ),
     ),
@@ -34,15 +34,15 @@ QUESTIONS = (
         "dq off by 26 %, dk by 23 %. What is the cause?",
         options=(
             Option(
-                "The two halves were merged in the wrong order.",
-                "Order does not matter: 120 orders of five blocks agree to the last digits. And then dv would be "
-                "wrong.",
-            ),
-            Option(
                 "The kernel's LSE carries no gradient.",
                 "The LSE decides how the blocks are weighed. Values have no part in the weights, so dv is exact; q "
                 "and k have, and their share is missing.",
                 right=True,
+            ),
+            Option(
+                "The two halves were merged in the wrong order.",
+                "Order does not matter: 120 orders of five blocks agree to the last digits. And then dv would be "
+                "wrong.",
             ),
             Option(
                 "Each block's backward ran with its own output and LSE.",
@@ -65,13 +65,13 @@ QUESTIONS = (
                 "zeros.",
             ),
             Option(
-                "NaN.",
-                "That would be the lucky case: somebody would notice.",
-            ),
-            Option(
                 "The other block's output, 0.9 % too small.",
                 "Empty is -inf, not 0. Nothing is NaN, and no test with a tolerance of a per cent fails.",
                 right=True,
+            ),
+            Option(
+                "NaN.",
+                "That would be the lucky case: somebody would notice.",
             ),
         ),
         numbers={
@@ -84,6 +84,11 @@ QUESTIONS = (
         text="To save memory in a ring of 64 blocks, one of three may be kept in bfloat16. Which one costs least?",
         options=(
             Option(
+                "Each block's output: it is rounded once.",
+                "0.17 %, what bfloat16 costs anyway, if accumulator and LSE stay in float32.",
+                right=True,
+            ),
+            Option(
                 "The LSE: it is one number per query, the smallest tensor.",
                 "It stands in an exponent, and next to a typical LSE bfloat16 has coarse steps: the largest error "
                 "of the three, 2.7 %, for the fewest bytes.",
@@ -91,11 +96,6 @@ QUESTIONS = (
             Option(
                 "The accumulator: it is merged only once per block.",
                 "Once per block is 64 roundings of the same number: 0.8 %.",
-            ),
-            Option(
-                "Each block's output: it is rounded once.",
-                "0.17 %, what bfloat16 costs anyway, if accumulator and LSE stay in float32.",
-                right=True,
             ),
         ),
         numbers={

@@ -10,12 +10,6 @@ QUESTIONS = (
         "sending is hidden. What do you change?",
         options=(
             Option(
-                "The layout: deal the text out in zigzag.",
-                "An early and a late chunk for each rank make every rank's work equal: balance 1.00 instead of "
-                "0.53. The bytes stay the same.",
-                right=True,
-            ),
-            Option(
                 "The link: the keys arrive too late.",
                 "Sending is hidden. Count pairs: contiguous shards give rank 0 one block of work and the last rank "
                 "eight, a balance of 0.53.",
@@ -24,6 +18,12 @@ QUESTIONS = (
                 "The number of ranks: eight are too many for this length.",
                 "The share does not depend on the length: contiguous causal shards tend to one half with any large "
                 "ring.",
+            ),
+            Option(
+                "The layout: deal the text out in zigzag.",
+                "An early and a late chunk for each rank make every rank's work equal: balance 1.00 instead of "
+                "0.53. The bytes stay the same.",
+                right=True,
             ),
         ),
         numbers={
@@ -62,6 +62,12 @@ QUESTIONS = (
         "its neighbour. What happened?",
         options=(
             Option(
+                "The gradients made one hop too few.",
+                "A key's gradient travels behind its key and needs R hops, one more than the keys, to be home. The "
+                "last one is easily forgotten, and the loss does not show it.",
+                right=True,
+            ),
+            Option(
                 "The backward used each block's own LSE.",
                 "Then the numbers themselves would be wrong, and dq with them.",
             ),
@@ -69,12 +75,6 @@ QUESTIONS = (
                 "The keys of step 0 were used at every step of backward.",
                 "Then each rank would add shares that belong to other keys: dk and dv would be wrong numbers, not "
                 "the neighbour's right ones.",
-            ),
-            Option(
-                "The gradients made one hop too few.",
-                "A key's gradient travels behind its key and needs R hops, one more than the keys, to be home. The "
-                "last one is easily forgotten, and the loss does not show it.",
-                right=True,
             ),
         ),
     ),

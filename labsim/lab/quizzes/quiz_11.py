@@ -10,14 +10,14 @@ QUESTIONS = (
         "heads of its own, without copies?",
         options=(
             Option(
-                "32",
-                "The query heads divide so far, but beyond 8 ranks several need the same key/value head. It has to "
-                "be repeated, and the copies travel: four times the key bytes at 32.",
-            ),
-            Option(
                 "8",
                 "One key/value head per rank. Beyond that, heads are repeated, or the ring takes over.",
                 right=True,
+            ),
+            Option(
+                "32",
+                "The query heads divide so far, but beyond 8 ranks several need the same key/value head. It has to "
+                "be repeated, and the copies travel: four times the key bytes at 32.",
             ),
             Option(
                 "4",
@@ -61,14 +61,14 @@ QUESTIONS = (
         "a third. Rotary embeddings are applied after the all-to-all. What do you check first?",
         options=(
             Option(
+                "The merge of the ring's blocks.",
+                "With ring 4 it merges four blocks and is right.",
+            ),
+            Option(
                 "The positions: after the all-to-all a rank holds the tokens of its whole Ulysses group.",
                 "With the positions of its own shard, the tokens that came from the others get wrong angles. With "
                 "Ulysses 1 there are none, so that case cannot show it.",
                 right=True,
-            ),
-            Option(
-                "The merge of the ring's blocks.",
-                "With ring 4 it merges four blocks and is right.",
             ),
             Option(
                 "The order of the heads on the way back.",
@@ -84,18 +84,18 @@ QUESTIONS = (
         "ranks form a Ulysses group?",
         options=(
             Option(
+                "0, 1, 2, 3",
+                "u runs fastest, so the all-to-all stays inside a node, and a ring such as 0 and 4 crosses between "
+                "nodes, where a hop can hide behind computation.",
+                right=True,
+            ),
+            Option(
                 "0, 2, 4, 6",
                 "That would be every second rank: no dimension of a 2 x 4 mesh looks like that.",
             ),
             Option(
                 "0 and 4",
                 "That is a ring: equal u, different r. It crosses the nodes, hop by hop.",
-            ),
-            Option(
-                "0, 1, 2, 3",
-                "u runs fastest, so the all-to-all stays inside a node, and a ring such as 0 and 4 crosses between "
-                "nodes, where a hop can hide behind computation.",
-                right=True,
             ),
         ),
     ),

@@ -42,13 +42,13 @@ QUESTIONS = (
                 "the bonus is inside the rate.",
             ),
             Option(
-                "It cannot be told from one line.",
-                "It can: only one of the two readings makes K a whole number.",
-            ),
-            Option(
                 "0.47",
                 "2.40 / 0.60 = 4 = K + 1, a whole number, so the rate counts the bonus. K = 3, and 1.40 / 3 = 0.47.",
                 right=True,
+            ),
+            Option(
+                "It cannot be told from one line.",
+                "It can: only one of the two readings makes K a whole number.",
             ),
         ),
         numbers={
@@ -69,15 +69,15 @@ QUESTIONS = (
                 "break-even this draft wins.",
             ),
             Option(
+                "Go: 0.47 is above break-even.",
+                "Compare the lower bound, at *your* concurrency, with its margin. It passes here, but the policy is "
+                "still on the table.",
+            ),
+            Option(
                 "By break-even a go, by policy a no-go, and which of them governs.",
                 "Lower bound 0.464 against 0.10 to 0.17, and against 0.55. A policy is a choice; the plan names it "
                 "and lets somebody decide.",
                 right=True,
-            ),
-            Option(
-                "Go: 0.47 is above break-even.",
-                "Compare the lower bound, at *your* concurrency, with its margin. It passes here, but the policy is "
-                "still on the table.",
             ),
         ),
         numbers={
@@ -91,6 +91,11 @@ QUESTIONS = (
         "by a quarter. What decides?",
         options=(
             Option(
+                "The P99 of TPOT: no group of users may get slower.",
+                "TPOT is one average per request: its P99 is the slow user. 7 % slower is what the gate has to weigh.",
+                right=True,
+            ),
+            Option(
                 "The chunk gap: 15 % is too much.",
                 "A chunk is a step, and a step now emits several tokens. Its ratio means nothing; 22 ms is far "
                 "below a stall.",
@@ -99,11 +104,6 @@ QUESTIONS = (
                 "The mean: it fell by a quarter.",
                 "The mean is the gain, not the risk. The users with poor acceptance pay for every step and gain "
                 "little.",
-            ),
-            Option(
-                "The P99 of TPOT: no group of users may get slower.",
-                "TPOT is one average per request: its P99 is the slow user. 7 % slower is what the gate has to weigh.",
-                right=True,
             ),
         ),
         numbers={
