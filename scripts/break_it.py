@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,8 @@ def main() -> None:
     known = [bug.name for bug in BUGS]
     if unknown := sorted(set(arguments.only or ()) - set(known)):
         parser.error(f"no bug is called {', '.join(unknown)}; known: {', '.join(known)}")
+    # As Ctrl-C does, so that the copy goes and the tests that run in it end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen = [bug for bug in BUGS if not arguments.only or bug.name in arguments.only]
     say = (
         (lambda line: print(line, file=sys.stderr, flush=True))

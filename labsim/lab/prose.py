@@ -40,6 +40,7 @@ _DROPPED = (
     re.compile(r"\$\$.*?\$\$", re.S),
     re.compile(r"\$[^$\n]+\$"),
     re.compile(r"`[^`]*`"),
+    re.compile(r"\[\d\d (?=[^]]*\]\()"),
     re.compile(r"\]\([^)]*\)"),
     re.compile(r"<[^>]+>"),
     re.compile(r"\barXiv[: ]?\d{4}\.\d{4,5}|\b\d{4}\.\d{4,5}\b"),
@@ -86,9 +87,12 @@ class Stated:
             given *= 100
         digits = len(written.as_tuple().digits)
         counted = "." not in self.text and self.unit in ("", *_COUNTS)
-        if counted or digits < 2:
+        rounded = counted and written >= 1000  # "some 9,100 tokens": its zeros are not stated, two digits are
+        if (counted and not rounded) or digits < 2:
             return given == written
-        step = Decimal(1).scaleb(written.as_tuple().exponent)
+        plain = self.text.replace(",", "")
+        zeros = min(len(plain) - len(plain.rstrip("0")), digits - 2) if rounded else 0
+        step = Decimal(1).scaleb(zeros if rounded else written.as_tuple().exponent)
         return abs(given - written) <= step * Decimal("0.5000001")
 
 
@@ -149,15 +153,13 @@ def unbacked(notebook: Mapping[str, Any], metrics: Mapping[str, object], figures
     all_found = backing(notebook, metrics, figures)
     problems = [
         f"cell {one.cell}: {one.text}{one.unit and ' ' + one.unit} in '... {one.around} ...' has no metric behind "
-        f"it; record "
-        f"it, or say in the cell's metadata what it is: labsim.constants {{{one.text!r}: reason}}"
+        f"it; record it, or say in the cell's metadata what it is: labsim.constants {{{one.text!r}: reason}}"
         for one in all_found
         if isinstance(one, Stated)
     ]
-    used = {(one.stated.cell, one.stated.text) for one in all_found if isinstance(one, Backed) and one.by == "constant"}
     for position, cell in enumerate(notebook["cells"], start=1):
         for text, reason in _constants(cell).items():
-            if (position, text) not in used:
+            if text not in cell["source"]:
                 problems.append(
                     f"cell {position}: labsim.constants lists {text!r}, which the text does not state; remove it"
                 )

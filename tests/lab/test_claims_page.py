@@ -37,7 +37,7 @@ def test_the_page_says_what_the_metrics_say() -> None:
 
 def test_every_notebook_has_its_metrics() -> None:
     assert [run.notebook for run in RECORDED.values()] == [path.name for path in NOTEBOOKS]
-    assert all(run.parameters == {"scale": "ci", "seed": 0, "solve": True} for run in RECORDED.values())
+    assert all({"scale": "ci", "seed": 0, "solve": True}.items() <= run.parameters.items() for run in RECORDED.values())
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -50,7 +50,7 @@ def test_recorded_metrics_agree_with_the_goldens(path: Path) -> None:
 
 
 def test_a_changed_metric_changes_page_and_verdict(tmp_path: Path) -> None:
-    shutil.copytree(metrics_directory() / "ci", tmp_path / "ci")
+    shutil.copytree(metrics_directory(), tmp_path, dirs_exist_ok=True)
     path = tmp_path / "ci" / "02.json"
     document = json.loads(path.read_text())
     document["metrics"]["rows_reaching_045"]["value"] = document["metrics"]["rows_looked_at"]["value"]
@@ -74,7 +74,7 @@ def test_every_link_leads_to_the_cell_that_records() -> None:
 
 
 def test_a_cell_that_is_gone_is_named(tmp_path: Path) -> None:
-    shutil.copytree(metrics_directory() / "ci", tmp_path / "ci")
+    shutil.copytree(metrics_directory(), tmp_path, dirs_exist_ok=True)
     path = tmp_path / "ci" / "10.json"
     text = path.read_text()
     gone = load(path).metrics["bytes_for_the_branch"].cell

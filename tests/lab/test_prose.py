@@ -95,6 +95,7 @@ def falsified(text: str) -> list[str]:
         ("## 11 A title of a notebook\nTime: 45 minutes.", []),
         ("it says 17.\n\nSources: A 2211.17192 · B 17", ["17"]),
         ("1. first\n12. twelfth", []),
+        ("| [11 Ulysses](11_u.ipynb) | asks |", []),
     ],
 )
 def test_what_counts_as_a_stated_number(text: str, numbers: list[str]) -> None:
@@ -117,6 +118,11 @@ def test_what_counts_as_a_stated_number(text: str, numbers: list[str]) -> None:
         ("64 users", 63.8, False),
         ("18 ms", 17.74, True),
         ("1 ms", 0.9, False),
+        ("some 9,100 tokens", 9105, True),
+        ("some 9,100 tokens", 9160, False),
+        ("9,105 tokens", 9106, False),
+        ("1,000 tokens", 1040, True),
+        ("1,000 tokens", 1060, False),
         ("1,024 tokens", 1024, True),
         ("12 times", True, False),
     ],

@@ -17,7 +17,6 @@ PENDING = {
     "A9": "notebook 13 will store real features with several codecs",
     "A11": "notebook 14 will cross shifted traffic with draft capacity",
     "A12": "notebook 16 will simulate an agent's turns from end to end",
-    "A13": "notebook 11 will count bytes and peak memory at one world size",
     "A16": "notebook 14 will measure acceptance by context length, as far as a CPU reaches",
 }
 
