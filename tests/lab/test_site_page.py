@@ -53,6 +53,9 @@ def test_parameters_and_imports_are_folded_and_what_papermill_put_in_is_gone() -
     folded = {cell.metadata.mystnb.code_prompt_show: cell for cell in cells if "mystnb" in cell.metadata}
     assert set(folded) == {"Parameters", "Imports"}
     assert all("hide-cell" in cell.metadata.tags for cell in folded.values())
+    assert not any(
+        re.match("task|quiz", cell.source) for cell in cells if "remove-input" not in cell.metadata.get("tags", ())
+    )
     assert folded["Imports"].outputs[0].text == "Python at labsim/.venv/bin/python; scale ci\n"
 
 

@@ -2,7 +2,7 @@
 
 A page shows what the notebook shows, with three differences:
 
-- the parameters, the imports and the code that only calls up an exercise's text are folded or left out;
+- the parameters, the imports and the page's checks of itself are folded, calls for a task or a quiz left out;
 - an exercise's cell is the empty one that a learner meets, whatever ran in it. Under it, each in its own fold, are
   the three hints, the mistakes that its check knows by name, and one right answer with what the check says to it;
 - widgets draw themselves (`labsim.lab.export`), so the page needs no kernel and no network.
@@ -28,7 +28,8 @@ from ..verdict import EXERCISE_MIME, Status, markup
 
 NOTHING: Mapping[Path, str] = MappingProxyType({})
 ADDED = "added"  # what metadata.labsim says of a text that no author wrote into the notebook
-_ASKS = re.compile(r'^\s*task\("(\d\d\.\d+)"\)\s*$')
+# A cell that only calls up an exercise's text or a quiz.
+_ASKS = re.compile(r"""\s*(?:from labsim\.lab\.\w+ import \w+\s+)?(?:task|quiz)\(["'][\d.]+["']\);?\s*""")
 _IMPORTS = re.compile(r"^(from|import) ", re.MULTILINE)
 # Progress that a terminal would overwrite: nothing to read afterwards.
 _PROGRESS = re.compile(r"\r[^\n]*")
@@ -92,10 +93,11 @@ def _code(cell: nbformat.NotebookNode, private: Mapping[Path, str]) -> nbformat.
     mystnb = {}
     if "parameters" in tags:
         tags, mystnb = ["hide-cell"], {"code_prompt_show": "Parameters"}
-    elif _ASKS.match(cell.source):
+    elif _ASKS.fullmatch(cell.source):
         tags = ["remove-input", "labsim-task"]
-    elif cell.metadata.get("slideshow", {}).get("slide_type") == "skip" and _IMPORTS.search(cell.source):
-        tags, mystnb = ["hide-cell"], {"code_prompt_show": "Imports"}
+    elif cell.metadata.get("slideshow", {}).get("slide_type") == "skip":
+        prompt = "Imports" if _IMPORTS.search(cell.source) else "A check of this page"
+        tags, mystnb = ["hide-cell"], {"code_prompt_show": prompt}
     outputs = [kept for output in cell.outputs if (kept := _output(output, private)) is not None]
     metadata = {"tags": tags, **({"mystnb": mystnb} if mystnb else {})}
     return nbformat.v4.new_code_cell(
