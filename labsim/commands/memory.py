@@ -10,7 +10,7 @@ import click
 
 from ..sim.hardware import find_gpu
 from .memory_shapes import shape_of, shape_of_config
-from .options import print_json, wrong_values_exit_2
+from .options import RANKS, ROW_TOKENS, TTT_STEPS, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..train.ttt.memory import StepSetting
@@ -23,10 +23,10 @@ HOW = "closed form, checked within 10 % against counted live bytes of the traine
 @click.command("memory")
 @click.option("--target", "name", required=True, help="llama-3.1-8b, qwen3-30b-a3b, ..., nano, smollm2 or a directory.")
 @click.option("--draft", type=click.Choice(KINDS), default="eagle3", show_default=True)
-@click.option("--seq", type=click.IntRange(min=8), required=True, help="Tokens of a packed row.")
-@click.option("--ttt", type=click.IntRange(min=1), default=7, show_default=True, help="Unrolled steps.")
-@click.option("--sp", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks that share a row.")
-@click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Packed rows per step.")
+@click.option("--seq", type=ROW_TOKENS, required=True, help="Tokens of a packed row.")
+@click.option("--ttt", type=TTT_STEPS, default=7, show_default=True, help="Unrolled steps.")
+@click.option("--sp", type=RANKS, default=1, show_default=True, help="Ranks that share a row.")
+@click.option("--rows", type=click.IntRange(1, 4096), default=1, show_default=True, help="Packed rows per step.")
 @click.option("--places", type=click.IntRange(min=1), help="Tokens of the row that are answers. Default: all.")
 @click.option(
     "--dtype", type=click.Choice(["bf16", "fp32"]), default="bf16", show_default=True, help="Of the products."
@@ -64,11 +64,13 @@ def command(name: str, gpu: str | None, probing: bool, device: str | None, as_js
         raise click.UsageError("--device belongs to --probe, which runs the step; the formula counts a GPU's kernels")
     if probing and options["sp"] != 1:
         raise click.UsageError(f"--sp is {options['sp']}; --probe runs one rank, so right is 1")
+    if probing and (asked := given("rows", "places")):
+        raise click.UsageError(f"{asked[0]} belongs to the formula; --probe runs one row, and all of it is judged")
     if probing and options["attention"] != "fused":
         raise click.UsageError("--attention is 'naive'; --probe runs the trainer, whose attention is fused")
     try:
         with wrong_values_exit_2():
-            report = probed(name, gpu, device, options) if probing else computed(name, gpu or "h100", options)
+            report = probed(name, gpu, device, options) if probing else computed(name, gpu, options)
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -77,7 +79,7 @@ def command(name: str, gpu: str | None, probing: bool, device: str | None, as_js
         click.echo(shown(report))
 
 
-def computed(name: str, gpu: str, options: dict[str, object]) -> dict[str, object]:
+def computed(name: str, gpu: str | None, options: dict[str, object]) -> dict[str, object]:
     """The JSON document from the closed form. ValueError for unknown names and sizes that cannot be."""
     from dataclasses import replace
 
@@ -85,7 +87,7 @@ def computed(name: str, gpu: str, options: dict[str, object]) -> dict[str, objec
     from ..train.ttt.memory_peak import peak
     from ..train.ttt.memory_remedies import advise
 
-    chip = find_gpu(gpu)
+    chip = find_gpu("h100" if gpu is None else gpu)
     shape, weights = shape_of(name, str(options["draft"]), options["draft_vocab_size"])
     setting = setting_of(StepSetting, options, "cuda")
     extra = weights if options["target_weights"] else 0.0
@@ -118,6 +120,7 @@ def probed(name: str, gpu: str | None, device: str | None, options: dict[str, ob
     from ..train.ttt.memory_remedies import USABLE, advise
     from ..train.ttt.recipe import TTTRecipe
 
+    chip = None if gpu is None else find_gpu(gpu)
     target = load_target(name, device=device)
     shape = shape_of_config(target.model.config, name, str(options["draft"]), options["draft_vocab_size"])
     recipe = TTTRecipe(
@@ -130,7 +133,7 @@ def probed(name: str, gpu: str | None, device: str | None, options: dict[str, ob
         optimizer=options["optimizer"],
     )
     found = probe(target, recipe, options["seq"], told=lambda line: click.echo(line, err=True))
-    memory = find_gpu(gpu).memory_gb * 1e9 if gpu else memory_here(found.device)
+    memory = chip.memory_gb * 1e9 if chip else memory_here(found.device)
     kind = "cuda" if found.device == "cuda" else "cpu"
     setting = setting_of(StepSetting, options, kind, target.model.dtype.itemsize)
     judged = advise(shape, setting, memory, extra=found.target, every=bool(options["every"]))

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..models.config import LONGEST_CONTEXT
 from ..models.fields import shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 MAX_K = 1000
+# Beyond these nothing is trained; a slip of the keyboard would be computed for hours.
+TTT_STEPS = click.IntRange(1, 64)
+ROW_TOKENS = click.IntRange(8, LONGEST_CONTEXT)
+RANKS = click.IntRange(1, 4096)
 # Every generator of random numbers in use takes these.
 SEED = click.IntRange(0, 2**32 - 1)
 

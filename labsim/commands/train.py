@@ -8,7 +8,16 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, print_json, progress_bar, writing_to, wrong_values_exit_2
+from .options import (
+    RANKS,
+    ROW_TOKENS,
+    SEED,
+    TTT_STEPS,
+    print_json,
+    progress_bar,
+    writing_to,
+    wrong_values_exit_2,
+)
 
 KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 
@@ -16,9 +25,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.command("train")
 @click.option("--target", "target_name", required=True, help="nano, smollm2, a directory or a Hugging Face id.")
 @click.option("--draft", type=click.Choice(KINDS), required=True)
-@click.option(
-    "--ttt", type=click.IntRange(min=1), default=5, show_default=True, help="Unrolled steps; 1 is without TTT."
-)
+@click.option("--ttt", type=TTT_STEPS, default=5, show_default=True, help="Unrolled steps; 1 is without TTT.")
 @click.option(
     "--data",
     multiple=True,
@@ -27,8 +34,8 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 )
 @click.option("--domains", help="Only answers of these domains, such as chat,code.")
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True)
-@click.option("--seq", type=click.IntRange(min=8), default=512, show_default=True, help="Tokens of a packed row.")
-@click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Packed rows per step.")
+@click.option("--seq", type=ROW_TOKENS, default=512, show_default=True, help="Tokens of a packed row.")
+@click.option("--rows", type=click.IntRange(1, 4096), default=1, show_default=True, help="Packed rows per step.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
 @click.option("--fresh", is_flag=True, help="Start over where OUT holds a training.")
@@ -59,15 +66,13 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
     help="Logits of so many places at a time, made again in backward: far less memory on long rows; 0: all at once.",
 )
 @click.option("--bf16/--fp32", default=True, show_default=True, help="Precision of the matrix products.")
-@click.option(
-    "--k", type=click.IntRange(min=1), default=4, show_default=True, help="Chain that chooses the checkpoint."
-)
+@click.option("--k", type=TTT_STEPS, default=4, show_default=True, help="Chain that chooses the checkpoint.")
 @click.option("--evaluate-every", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--patience", type=click.IntRange(min=0), default=0, show_default=True, help="0 never stops early.")
 @click.option("--any-template", is_flag=True, help="Take answers to prompts in another chat template too.")
 @click.option("--device", help="cpu or cuda; the GPU if there is one.")
-@click.option("--ring", type=click.IntRange(min=1), default=1, show_default=True, help="Ring ranks; under torchrun.")
-@click.option("--ulysses", type=click.IntRange(min=1), default=1, show_default=True, help="Ulysses ranks of each.")
+@click.option("--ring", type=RANKS, default=1, show_default=True, help="Ring ranks; under torchrun.")
+@click.option("--ulysses", type=RANKS, default=1, show_default=True, help="Ulysses ranks of each.")
 @click.option("--layout", type=click.Choice(["zigzag", "contiguous"]), default="zigzag", show_default=True)
 @click.option(
     "--rank-timeout",
@@ -106,6 +111,7 @@ def command(
     torchrun --nproc-per-node 4 -m labsim.train --ring 2 --ulysses 2 --target nano --draft eagle3.1 ...
     """
     from ..models.smollm2 import TargetUnavailable
+    from ..parallel.group import RankError
 
     first = os.environ.get("RANK", "0") == "0"
     try:
@@ -116,7 +122,7 @@ def command(
                 places = {"features": features, "begin": begin, "any_template": any_template, "device": device}
                 places |= {"mesh": mesh, "layout": layout}
                 report = run(target_name, draft, data, domains, out, fresh, places, settings)
-    except TargetUnavailable as error:
+    except (TargetUnavailable, RankError) as error:
         raise click.ClickException(str(error)) from error
     if not first:
         return

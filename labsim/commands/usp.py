@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING
 
 import click
 
+from ..models.config import LONGEST_CONTEXT
 from .options import SEED, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.usp_run import Problem, Share
 
+LOCAL_RANKS = click.IntRange(1, 64)  # each is a process of this machine
 TOLERANCES = {"float64": 1e-12, "float32": 5e-6, "bfloat16": 3e-2}
 
 
 @click.command("usp")
-@click.option("--world", type=click.IntRange(min=1), help="Ranks; by default ring x ulysses.")
-@click.option("--ring", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--ulysses", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--world", type=LOCAL_RANKS, help="Ranks; by default ring x ulysses.")
+@click.option("--ring", type=LOCAL_RANKS, default=2, show_default=True)
+@click.option("--ulysses", type=LOCAL_RANKS, default=2, show_default=True)
 @click.option("--layout", type=click.Choice(["zigzag", "contiguous"]), default="zigzag", show_default=True)
-@click.option("--seq", type=click.IntRange(min=1), default=512, show_default=True, help="Tokens in all.")
-@click.option("--heads", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--kv-heads", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--head-dim", type=click.IntRange(min=1), default=64, show_default=True)
-@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--seq", type=click.IntRange(1, LONGEST_CONTEXT), default=512, show_default=True, help="Tokens in all.")
+@click.option("--heads", type=click.IntRange(1, 1024), default=8, show_default=True)
+@click.option("--kv-heads", type=click.IntRange(1, 1024), default=2, show_default=True)
+@click.option("--head-dim", type=click.IntRange(1, 1024), default=64, show_default=True)
+@click.option("--batch", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option(
-    "--ttt-steps", type=click.IntRange(min=0), default=3, show_default=True, help="Branch steps; 0 is plain attention."
+    "--ttt-steps", type=click.IntRange(0, 64), default=3, show_default=True, help="Branch steps; 0 is plain attention."
 )
 @click.option("--dtype", type=click.Choice(sorted(TOLERANCES)), default="float64", show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True)
@@ -73,6 +76,8 @@ def command(
         if heads % kv_heads:
             raise ValueError(f"--kv-heads is {kv_heads}, and {heads} query heads do not divide among so many")
         check_heads(heads, ulysses)
+        if check:
+            check_room(heads * batch * seq**2 * (1 + ttt_steps))
         problem = Problem(
             Layout(seq, ring, ulysses, layout), heads, kv_heads, head_dim, ttt_steps, batch, getattr(torch, dtype), seed
         )
@@ -87,6 +92,16 @@ def command(
         click.echo(in_words(report))
     if not report["passed"]:
         raise SystemExit(1)
+
+
+def check_room(scores: int) -> None:
+    """ValueError where dense attention, which keeps every score in float64, does not fit into this machine."""
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 8 * scores > here:
+        raise ValueError(
+            f"--check compares with dense attention, whose scores are {8 * scores / 1e9:,.1f} GB of {here / 1e9:,.1f}: "
+            "give a shorter --seq, or leave --check out"
+        )
 
 
 def run(problem: Problem, keep: bool, threads: bool, timeout: float) -> list[Share]:

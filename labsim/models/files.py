@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 DIGEST_LETTERS = 12
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` never holds a part of it, not even after a power cut."""
+    """Write `data` so that `path` never holds a part of it, not even after a power cut.
+
+    OSError naming `path`, with nothing left beside it, where it cannot be written: a full disk is not made fuller.
+    """
     fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def digest(data: bytes) -> str:

@@ -76,7 +76,11 @@ def test_the_probe_runs_the_step_and_the_formula_is_near() -> None:
         (["--target", "nano", "--seq", "64", "--device", "cpu"], "--device belongs to --probe"),
         (["--target", "nano", "--seq", "64", "--probe", "--sp", "2"], "--probe runs one rank"),
         (["--target", "nano", "--seq", "8", "--probe"], "a row of 7 TTT steps needs at least 10 tokens"),
-        (["--target", "nano", "--seq", "9999999", "--probe", "--ttt", "0"], "0 is not in the range"),
+        (["--target", "nano", "--seq", "4096", "--probe", "--ttt", "0"], "0 is not in the range"),
+        (["--target", "llama-3.1-8b", "--seq", "1000000000"], "1000000000 is not in the range"),
+        (["--target", "llama-3.1-8b", "--seq", "4096", "--ttt", "1000000000"], "1000000000 is not in the range"),
+        (["--target", "llama-3.1-8b", "--seq", "4096", "--gpu", ""], "unknown gpu ''"),
+        (["--target", "nano", "--seq", "64", "--probe", "--rows", "2"], "--probe runs one row"),
     ],
 )
 def test_wrong_values_end_in_one_line(arguments: list[str], message: str) -> None:

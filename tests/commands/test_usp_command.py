@@ -60,6 +60,8 @@ def test_a_wrong_result_is_not_passed(name: str, capsys: pytest.CaptureFixture[s
         (["--ulysses", 3], "8 query heads do not divide among so many ranks: right is one of [1, 2, 4, 8]"),
         (["--kv-heads", 3], "--kv-heads is 3, and 8 query heads do not divide"),
         (["--layout", "striped"], "'striped' is not one of"),
+        (["--seq", 2_000_000, "--check"], "give a shorter --seq, or leave --check out"),
+        (["--ring", 1000, "--ulysses", 1], "1000 is not in the range"),
     ],
 )
 def test_wrong_values_are_named(arguments: list[object], message: str, capsys: pytest.CaptureFixture[str]) -> None:

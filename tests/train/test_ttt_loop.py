@@ -117,7 +117,7 @@ def test_a_killed_training_resumes_to_the_same_bits(
 
 
 def test_another_training_in_the_same_place_is_refused(whole: tuple[Path, dict[str, object]], data: Path) -> None:
-    with pytest.raises(ValueError, match=r"another recipe.*--fresh"):
+    with pytest.raises(ValueError, match=r"another recipe: learning_rate \([\d.]+, not 0.001\); give .*--fresh"):
         run("nano", [str(data)], replace(RECIPE, learning_rate=1e-3), whole[0])
 
 

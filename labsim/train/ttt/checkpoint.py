@@ -7,9 +7,10 @@ step reads follows from the seed and the step, so no reader state is needed.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -64,10 +65,10 @@ def load_checkpoint(
             metadata = file.metadata()
             found = json.loads(metadata["identity"])
             wanted = json.loads(json.dumps(identity))
-            if differing := [key for key in wanted if found.get(key) != wanted[key]]:
+            if differing := list(differences(found, wanted)):
                 raise ValueError(
-                    f"{path} belongs to a training with another {differing[0]} ({found.get(differing[0])}, "
-                    f"not {wanted[differing[0]]}); give another --out, or --fresh to start over"
+                    f"{path} belongs to a training with another {differing[0]}; give another --out, or --fresh to "
+                    "start over"
                 )
             names = set(file.keys())
             for name, parameter in draft.named_parameters():
@@ -80,6 +81,17 @@ def load_checkpoint(
     except (SafetensorError, KeyError) as error:
         raise ValueError(f"{path} is not a checkpoint of this training ({error}); start over with --fresh") from error
     return Counters(**json.loads(metadata["counters"]))
+
+
+def differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    """Each value that is not the wanted one, with both; inside an object the keys that differ."""
+    for key, value in wanted.items():
+        there = found.get(key)
+        if isinstance(value, dict) and isinstance(there, dict):
+            if inner := list(differences(there, value)):
+                yield f"{key}: {', '.join(inner)}"
+        elif there != value:
+            yield f"{key} ({there}, not {value})"
 
 
 def owner(optimizers: Sequence[torch.optim.Optimizer], parameter: nn.Parameter) -> torch.optim.Optimizer:

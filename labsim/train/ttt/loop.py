@@ -20,7 +20,9 @@ from ...drafts.eagle_checkpoint import TrainedDraft, save_draft
 from ...drafts.vocabulary import DraftVocabulary
 from ...features.source import StateSource
 from ...features.store import name_of
+from ...models.files import digest
 from ...models.load import Target
+from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
 from ..curve import Curve
@@ -116,6 +118,9 @@ def train(
     path, counters = out / NAME, Counters()
     if path.exists():
         counters = load_checkpoint(path, draft, optimizers, identity)
+    if mesh.size > 1:
+        start = {"checkpoint step": counters.step, "draft": digest(parameter_bytes(draft))}
+        agree(mesh.world, start | {"held-out data": name_of_all(held_out)}, draft_device(draft))
     depths = range(1, recipe.ttt + 1)
     accuracies = ",".join(f"accuracy_{depth}" for depth in depths)
     survivals = ",".join(f"survival_{depth}" for depth in range(1, recipe.k + 1))
@@ -149,7 +154,7 @@ def train(
                 accuracy[depth][1] += len(figure.correct_C)
         if mesh.size > 1:
             add_gradients(draft, mesh)
-            loss, accuracy = add_figures(loss, accuracy, mesh)
+            loss, accuracy = add_figures(loss, accuracy, mesh, draft_device(draft))
         norm = torch.nn.utils.clip_grad_norm_(draft.parameters(), recipe.clip)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
             raise ValueError(
@@ -196,17 +201,28 @@ def add_gradients(draft: TrainedDraft, mesh: Mesh) -> None:
         parameter.grad = part.view_as(parameter).clone()
 
 
-def add_figures(loss: float, accuracy: list[list[int]], mesh: Mesh) -> tuple[float, list[list[int]]]:
+def add_figures(
+    loss: float, accuracy: list[list[int]], mesh: Mesh, device: torch.device
+) -> tuple[float, list[list[int]]]:
     """(loss, [right guesses, guesses] by depth) of all ranks together."""
-    mine = torch.tensor([loss, *(count for pair in accuracy for count in pair)], dtype=torch.float64)
+    # NCCL carries nothing from the CPU.
+    mine = torch.tensor([loss, *(count for pair in accuracy for count in pair)], dtype=torch.float64, device=device)
     total, *counts = mesh.world.all_reduce(mine, "figures").tolist()
     return total, [[int(counts[at]), int(counts[at + 1])] for at in range(0, len(counts), 2)]
 
 
+def parameter_bytes(draft: TrainedDraft) -> bytes:
+    parts = (parameter.detach().cpu().contiguous().view(torch.uint8) for parameter in draft.parameters())
+    return b"".join(part.numpy().tobytes() for part in parts)
+
+
+def name_of_all(documents: Sequence[Document]) -> str:
+    return name_of([token for document in documents for token in document.tokens])
+
+
 def identity_of(recipe: TTTRecipe, target: Target, documents: Sequence[Document]) -> dict[str, object]:
     """What a checkpoint is bound to: recipe, target and the documents in their order."""
-    flat = [token for document in documents for token in document.tokens]
     settings = asdict(recipe)
     if not recipe.logit_chunk:  # as in checkpoints older than this setting
         settings.pop("logit_chunk")
-    return {"recipe": settings, "target": target.name, "documents": name_of(flat)}
+    return {"recipe": settings, "target": target.name, "documents": name_of_all(documents)}

@@ -17,6 +17,7 @@ from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
 from ...models.load import Target, load_target
 from ...models.paths import data_directory
+from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
 from ..answer_store import read_answers, read_settings
@@ -150,6 +151,10 @@ def run(
     if mesh.world.rank > 0:
         source = states_source(target, draft.config.feature_layers, features, needed, filled)
     identity = identity_of(recipe, target, read.training) | {"begin": fingerprint(begin) if begin else None}
+    # Under the names of the command line.
+    meant = {**asdict(recipe), "target": target.name, "data": identity["documents"], "start-from": identity["begin"]}
+    meant["layout"] = layout
+    agree(mesh.world, meant, target.model.device)
     peak = measure_peak(draft, vocabulary, target, source, read.training, recipe, mesh, layout)
     counters = train(
         draft, vocabulary, target, source, read.training, read.held_out, recipe, out,
