@@ -11,6 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from labsim.commands.run import command
+from labsim.lab import budget
+from labsim.lab.claims.store import load
 
 from .notebook_builder import RECORD, write
 
@@ -138,3 +143,26 @@ def test_what_is_no_notebook_is_said_in_one_line(tmp_path: Path, content: str) -
     assert result.returncode == 1
     assert json.loads(result.stdout)["notebooks"][0]["status"] == "notebook"
     assert "Traceback" not in result.stderr
+
+
+def test_metrics_are_written_and_a_slow_run_is_reported_and_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "budgets_file", lambda: tmp_path / "budgets.json")
+    burn = "import time\nuntil = time.process_time() + 2.0\nwhile time.process_time() < until: pass\nrecord('x', 1)"
+    path = write(tmp_path / "01_t.ipynb", RECORD + burn)
+    first = CliRunner().invoke(
+        command, [str(path), "--no-golden", "--update-budget", "--metrics", str(tmp_path / "kept")]
+    )
+    assert first.exit_code == 0 and "s of processor" in first.stdout
+    assert load(tmp_path / "kept" / "01.json").metrics["x"].value == 1
+    recorded = budget.load_budgets()["01_t"]["as delivered"]
+    assert recorded > 2.0
+    budget.update_budget(path, recorded / 2, False)
+    slow = CliRunner().invoke(command, [str(path), "--no-golden", "--json"])
+    assert slow.exit_code == 0, "a time never fails a run"
+    assert "slower: 01_t.ipynb" in slow.stderr and "times its budget" in slow.stderr
+    found = json.loads(slow.stdout)["notebooks"][0]
+    assert found["budget"]["over"] is True and found["cpu_s"] > 2.0
+    other_seed = CliRunner().invoke(command, [str(path), "--no-golden", "--json", "--seed", "1"])
+    assert json.loads(other_seed.stdout)["notebooks"][0]["budget"] is None
