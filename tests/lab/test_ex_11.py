@@ -18,6 +18,7 @@ from labsim.lab.mesh_plot import draw_talks, talks
 from labsim.lab.mesh_positions import FAULTS, RIGHT, error_by_position, seen_on, turned
 from labsim.lab.planted_kv import FAULTS as COPY_FAULTS
 from labsim.lab.planted_kv import against, planted
+from labsim.lab.ring_lab import Echo
 from labsim.lab.usp_run import errors, run_on_a_rank
 from labsim.parallel import logical
 from labsim.parallel.layout import Layout
@@ -239,3 +240,10 @@ def test_what_a_rank_is_given_is_counted() -> None:
 
     assert logical.run(work, ring=2, ulysses=2) == [lab.shard_bytes(problem)] * 4
     assert run_on_a_rank.__defaults__ == (USP,)
+
+
+def test_an_echo_gives_buffers_of_its_own() -> None:
+    parts = torch.ones(2, 3)
+    received = Echo(0, 2).all_to_all(parts, "swap")
+    assert received.shape == parts.shape and received.dtype == parts.dtype
+    assert received.untyped_storage().data_ptr() != parts.untyped_storage().data_ptr()
