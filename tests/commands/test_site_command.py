@@ -23,7 +23,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     shutil.copytree(ROOT / "docs" / "site", tmp_path / "docs" / "site")
     (tmp_path / "docs" / "glossary.md").write_text("# Glossary\n\nWords.\n")
-    (tmp_path / "docs" / "results.md").write_text("# Results\n\nNumbers.\n")
+    (tmp_path / "docs" / "results.md").write_text("# Results\n\n[set](../data/set), [code](../docs/site/)\n")
     (tmp_path / "data" / "set").mkdir(parents=True)
     (tmp_path / "data" / "set" / "README.md").write_text("# A set\n\n[numbers](numbers.csv)\n")
     (tmp_path / "data" / "set" / "numbers.csv").write_text("a,b\n1,2\n")
@@ -60,6 +60,8 @@ def test_it_builds_and_says_what(root: Path) -> None:
     assert "tex-chtml-full.js" in page, "a page with mathematics loads what sets it"
     assert "tex-chtml-full.js" not in (root / "build/site/index.html").read_text()
     assert list((root / "build/site/_downloads").rglob("numbers.csv"))
+    results = (root / "build/site/docs/results.html").read_text()
+    assert 'href="../data/set/README.html"' in results and "code</p>" in results
 
     write(root, '<img src="https://cdn.example/x.png">')  # built again over the first: this time it breaks two rules
     status, out, err = call("--executed", "ran")

@@ -1,8 +1,11 @@
 """What Sphinx reads: the course's pages, laid out as in the repository, so that every link between them holds.
 
 `docs/site` holds the configuration, the start page and the style. README, `docs/*.md` and the data's own README files
-go in as they are; notebooks become pages (`labsim.lab.site.page`). A link to a file that is no page takes the file
-along as a download; a link to a notebook that this site leaves out becomes plain words.
+go in as they are; notebooks become pages (`labsim.lab.site.page`). Links that lead to no page:
+
+- a file is taken along as a download;
+- a directory stands for its README;
+- a directory without one, and a notebook that this site leaves out, become plain words.
 """
 
 from __future__ import annotations
@@ -77,9 +80,11 @@ def _linked(course: Course, folder: Path, page: Path, text: str) -> str:
         if not place or re.match(r"[a-z]+:", place) or target in pages:
             return link[0]
         where = f"{page.relative_to(course.root)} links to {target}"
-        if not target.is_file() or not target.is_relative_to(course.root.resolve()):
+        if not target.exists() or not target.is_relative_to(course.root.resolve()):
             raise ValueError(f"{where}; right: a file of this project")
-        if target.suffix == ".ipynb":
+        if target.is_dir() and target / "README.md" in pages:
+            return f"[{link['words']}]({place.rstrip('/')}/README.md)"
+        if target.is_dir() or target.suffix == ".ipynb":
             return link["words"]
         if target.stat().st_size > LARGEST_DOWNLOAD:
             raise ValueError(f"{where}, {target.stat().st_size} bytes; allowed for a download: {LARGEST_DOWNLOAD}")
