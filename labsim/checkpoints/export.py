@@ -21,6 +21,7 @@ import torch
 from ..drafts.eagle_dialects import DraftConfig
 from ..drafts.heads import HeadsConfig
 from ..models.files import write_atomically
+from ..models.paths import expanded
 from ..models.weights import opened, tensor_bytes, weight_files
 from .doctor import examine
 from .layers import inside, read_layers
@@ -74,7 +75,7 @@ def export(
         ValueError: a draft that no engine reads in this format, a source or a result with a fault, weights that do
             not fit into `dtype`, an `out` that is not empty, a target that is not named or cannot be read.
     """
-    out = Path(out)
+    out = expanded(out)
     if dtype not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is not known; right is {', '.join(DTYPES)}")
     if not 1 <= k <= 64:

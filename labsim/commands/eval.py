@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import NumberList, print_json, progress_bar, wrong_values_exit_2
+from .options import NumberList, given, print_json, progress_bar, wrong_values_exit_2
 
 
 @click.command("eval")
@@ -68,6 +68,10 @@ def command(
     from ..train.probes.rendering import Rendering, template_called
 
     names = [name.strip() for name in data.split(",") if name.strip()]
+    if not names:
+        raise click.UsageError(f"--data is {data!r}; right is a domain such as chat, or a JSONL file of prompts")
+    if given("noise_on") and not noise:
+        raise click.UsageError("--noise-on says where the noise goes, and --noise is 0: give both or neither")
     contexts: tuple[int | None, ...] = context or (None,)
     columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with wrong_values_exit_2():

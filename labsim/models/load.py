@@ -60,6 +60,11 @@ class Target:
             )
         except jinja2.TemplateError as error:
             raise ValueError(f"the chat template of {self.name} refuses this conversation: {error}") from error
+        # A template is a stranger's program: it divides by zero and adds words to numbers.
+        except Exception as error:
+            raise ValueError(
+                f"the chat template of {self.name} fails on this conversation: {first_line(error)}"
+            ) from error
         return self.encode(text)
 
     def encode(self, text: str) -> list[int]:

@@ -17,6 +17,14 @@ def data_directory() -> Path:
     return Path(__file__).resolve().parents[2] / "data"
 
 
+def expanded(name: str | Path) -> Path:
+    """The path with `~` taken for a home. ValueError for another user's home that is not there."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{shown(name)} begins with the home of a user who is not there") from error
+
+
 def cache_directory() -> Path:
     """The user's cache for fetched models. Not created here: whoever writes into it creates it.
 

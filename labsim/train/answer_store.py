@@ -98,6 +98,11 @@ class AnswerStore:
             differing = [f"{k} {v}" for k, v in asdict(found).items() if k != "weights" and v != wanted[k]]
             if differing:
                 raise ValueError(f"{directory} holds answers made with {', '.join(differing)}; give another --out")
+        elif directory.is_dir() and shards(directory):
+            raise ValueError(
+                f"{directory} holds answers and no settings.json, which says what they were made with: put it back, or "
+                "give another --out"
+            )
         else:
             directory.mkdir(parents=True, exist_ok=True)
             write_atomically(path, json.dumps(asdict(settings), indent=2).encode())

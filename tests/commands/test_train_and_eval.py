@@ -107,6 +107,8 @@ def test_eval_asks_in_other_ways_and_disturbs(draft: tuple[Path, dict[str, objec
         (("eval", "--target", "nano", "--draft", "small", "--k", "0"), "0"),
         (("eval", "--target", "nano", "--draft", "small", "--template", "zephir"), "did you mean 'zephyr'"),
         (("eval", "--target", "nano", "--draft", "small", "--noise", "0.5"), "feeds itself no state"),
+        (("eval", "--target", "nano", "--draft", "small", "--data", ","), "--data is ','; right is a domain"),
+        (("eval", "--target", "nano", "--draft", "mtp", "--noise-on", "embedding"), "give both or neither"),
     ],
 )
 def test_wrong_values_are_named(

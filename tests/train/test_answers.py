@@ -306,6 +306,15 @@ def test_broken_settings_are_named(tmp_path: Path, data: bytes) -> None:
         read_settings(tmp_path)
 
 
+def test_answers_without_their_settings_get_no_others(tmp_path: Path) -> None:
+    settings = AnswerSettings("nano", 4096, 8, 0.0, 0)
+    AnswerStore(tmp_path, settings).add([Answer("a", 0, "chat", (1, 2), (3,), "stop")])
+    (tmp_path / "settings.json").unlink()
+    with pytest.raises(ValueError, match=r"holds answers and no settings\.json"):
+        AnswerStore(tmp_path, settings)
+    assert not (tmp_path / "settings.json").exists()
+
+
 def test_a_shard_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     """The library orders metadata by chance: each call of its own may come out otherwise."""
     answers = some_answers(5, 3)

@@ -40,6 +40,24 @@ def test_another_template_keeps_the_opening_token(nano: Target) -> None:
     assert text(nano, plain) == "<|begin_of_text|>Be brief.\n\nUser: Why is it dark?\n\nAssistant:"
 
 
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("", "nothing is left"),
+        ("{{ 1 / 0 }}", "fails on this conversation: ZeroDivisionError"),
+        ("{{ [] + 1 }}", "fails on"),
+    ],
+)
+def test_a_template_that_gives_no_prompt_is_refused(nano: Target, template: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Rendering(template=template)(nano, TALK)
+
+
+def test_another_users_home_is_no_template(nano: Target) -> None:
+    with pytest.raises(ValueError, match="home of a user who is not there"):
+        template_called("~no-such-user/a.jinja", nano)
+
+
 def test_a_system_message_takes_the_place_of_the_old_one(nano: Target) -> None:
     said = text(nano, Rendering(system="Speak like a pirate."))
     assert "Speak like a pirate." in said

@@ -12,11 +12,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...models.fields import shown
 from ...models.load import Target
-from ...models.paths import data_directory
+from ...models.paths import data_directory, expanded
 
 OWN, NONE = "own", "none"
 
@@ -46,10 +45,9 @@ class Rendering:
             ids = target.encode_chat(messages, template=None if self.template == OWN else self.template)
         opening = opening_of(target)
         ids = ids[len(opening) :] if ids[: len(opening)] == opening else ids
-        ids = [*(opening if self.bos else []), *ids]
         if not ids:
             raise ValueError("nothing is left of this conversation; it needs at least one token")
-        return ids
+        return [*(opening if self.bos else []), *ids]
 
 
 AS_TRAINED = Rendering()
@@ -75,7 +73,7 @@ def template_called(name: str, target: Target) -> str:
         for folder in (data_directory() / "prompts" / "templates", target.directory / "templates")
         for path in sorted(folder.glob("*.jinja"))
     }
-    path = known.get(name, Path(name).expanduser())
+    path = known[name] if name in known else expanded(name)
     if path.is_file():
         try:
             return path.read_text(encoding="utf-8")

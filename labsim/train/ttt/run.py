@@ -16,7 +16,7 @@ from ...features.store import FeatureSettings, FeatureStore, fingerprint
 from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
 from ...models.load import Target, load_target
-from ...models.paths import data_directory
+from ...models.paths import data_directory, expanded
 from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
@@ -44,7 +44,7 @@ class Data:
 
 def find(name: str, target_name: str) -> list[Path]:
     """Directories of answers: a directory itself, or `shipped` for those in `data/answers/<target>`."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         return [path]
     shipped = data_directory() / "answers" / Path(target_name).name
