@@ -140,7 +140,7 @@ BUGS = (
         "labsim/lab/explorer.js",
         '      input.addEventListener("input", () => {',
         '      input.addEventListener("inputs", () => {',
-        ("tests/browser/test_exported_page.py::test_an_explorer_is_drawn_before_anything_is_touched_and_then_moves",),
+        ("tests/browser/test_exported_page.py::test_two_widgets_on_a_page_do_not_move_each_other",),
     ),
     Bug(
         "leaked process not looked for",
