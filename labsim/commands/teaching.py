@@ -22,7 +22,7 @@ from .options import print_json, wrong_values_exit_2
     "--runs",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Output of `labsim run --json`: its processor times stand in the page (default: data/budgets.json).",
+    help="Output of `labsim run --json`: processor times of the notebooks as delivered (default: data/budgets.json).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(out: Path, runs: Path | None, as_json: bool) -> None:
@@ -48,10 +48,10 @@ def command(out: Path, runs: Path | None, as_json: bool) -> None:
 
 def _run_seconds(runs: Path | None) -> dict[str, float]:
     """Processor seconds by notebook name, from a report of the runner or from the recorded budgets."""
-    from ..lab.budget import SOLVED, load_budgets
+    from ..lab.budget import DELIVERED, load_budgets
 
     if runs is None:
-        return {name: one[SOLVED] for name, one in load_budgets().items() if SOLVED in one}
+        return {name: one[DELIVERED] for name, one in load_budgets().items() if DELIVERED in one}
     try:
         report = json.loads(runs.read_text(encoding="utf-8"))
         return {

@@ -14,9 +14,9 @@ Written by `labsim teaching` from the notebooks, exercises, solutions and golden
 **How to read it.** *Minutes* and *difficulty* (warm-up, easy, medium, hard) are the author's, for somebody who
 works alone; nobody has timed a class yet. Beside the difficulty stands what was counted: lines of the shipped
 solution, and known mistakes that the check calls by their names. *Check* is the processor time of one check of that
-solution, *run* that of the whole notebook with solutions; both were measured on the machine that wrote this page.
-*Slides* counts vertical ones too. *Refers to* lists the earlier notebooks that the text builds on. *Claims* are
-those that the notebook's recorded numbers speak to.
+solution, *run* that of the whole notebook as delivered, exercises empty; both were measured on the course's own
+machine of two cores. *Slides* counts vertical ones too. *Refers to* lists the earlier notebooks that the text
+builds on. *Claims* are those that the notebook's recorded numbers speak to.
 
 **Before the hour.** `make lab` on each machine (or the Codespace, or Binder for 00, 01, 02 and 15), and `labsim
 doctor`: every line must say `ok`. Run the notebook once, so that the first run's imports and downloads are over.

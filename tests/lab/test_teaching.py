@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from labsim.commands.teaching import command
 from labsim.lab.exercise import registry
 from labsim.lab.overview import course_folder
 from labsim.lab.run_sheet import NOT_MEASURED, sheet
@@ -89,6 +91,29 @@ def test_the_page_in_docs_is_current_but_for_measured_seconds() -> None:
     checks = re.findall(r"^\| \d\d\.\d+ .*\| ([^|]+) \|$", page, re.MULTILINE)
     assert len(checks) == sum(len(facts(path).exercises) for path in NOTEBOOKS)
     assert all(re.fullmatch(r"\d+\.\d+ s", one) for one in checks), "every check is measured"
+
+
+def test_the_command_writes_the_page_with_the_times_of_a_report(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small.parent)
+    report = small.parent / "report.json"
+    report.write_text(json.dumps({"notebooks": [{"notebook": "notebooks/01_small.ipynb", "cpu_s": 7.04}]}))
+    out = small.parent / "page.md"
+    said = CliRunner().invoke(command, ["--out", str(out), "--runs", str(report), "--json"])
+    document = json.loads(said.stdout)
+    assert (document["notebooks"], document["run_seconds"]) == (1, {"01_small": 7.04})
+    assert set(document["check_seconds"]) == {"01.1"}
+    assert "| 7.0 s | 00 |" in out.read_text()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"notebooks": 3}', '{"notebooks": [{}]}'])
+def test_a_report_that_is_none_is_named(small: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.chdir(small.parent)
+    report = small.parent / "report.json"
+    report.write_text(text)
+    said = CliRunner().invoke(command, ["--out", str(small.parent / "page.md"), "--runs", str(report)])
+    assert said.exit_code == 2
+    assert "report.json is no output of `labsim run --json`" in said.stderr
+    assert not (small.parent / "page.md").exists()
 
 
 def without_seconds(page: str) -> str:
