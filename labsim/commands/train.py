@@ -13,6 +13,7 @@ from .options import (
     ROW_TOKENS,
     SEED,
     TTT_STEPS,
+    given,
     print_json,
     progress_bar,
     writing_to,
@@ -113,6 +114,10 @@ def command(
     from ..models.smollm2 import TargetUnavailable
     from ..parallel.group import RankError
 
+    if begin and (ignored := given("draft_vocab_size", "intermediate_size")):
+        raise click.UsageError(
+            f"{ignored[0]} is the size of a new draft; --start-from brings its own: give one of them"
+        )
     first = os.environ.get("RANK", "0") == "0"
     try:
         with writing_to(out) if first else nullcontext(), wrong_values_exit_2():

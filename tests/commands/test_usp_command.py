@@ -53,6 +53,11 @@ def test_a_wrong_result_is_not_passed(name: str, capsys: pytest.CaptureFixture[s
     assert (status, report["passed"]) == ((1, False) if wrong else (0, True))
 
 
+def test_one_token_has_no_gradient_for_its_query_and_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    status, report = run(capsys, "--seq", 1, "--ttt-steps", 1, "--head-dim", 8, "--check", "--threads")
+    assert status == 0 and max(report["max_abs_error"].values()) < 1e-12
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
