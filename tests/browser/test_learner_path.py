@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import time
@@ -15,7 +16,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from labsim.lab.exercise import exercise, find_exercise
+from labsim.lab.notebooks import read_notebook
 from labsim.lab.questions import questions
+from labsim.lab.solutions import exercise_cells
 from labsim.lab.verdict import EXERCISE_MIME
 
 from .conftest import REPOSITORY, LabServer, page_of
@@ -60,6 +63,21 @@ def test_what_the_learner_types_is_the_known_mistake(notebook: Path, capsys: pyt
     assert find_exercise(first.id).judge(first.function).headline in said
     head = re.search(r"def .*?\)", first.stub)
     assert head and head[0] in first.wrong, "the same name and the same arguments as in the stub"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_verdict_offers_can_be_called(notebook: Path) -> None:
+    cells = read_notebook(notebook)["cells"]
+    above = [cell["source"] for cell in cells[: min(exercise_cells(read_notebook(notebook)).values())]]
+    imported = {
+        alias.asname or alias.name
+        for cell, source in zip(cells, above, strict=False)
+        if cell["cell_type"] == "code"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {"exercise", "hint", "solution"} - imported == set()
 
 
 @pytest.mark.parametrize("notebook", walks((), SHORT))
