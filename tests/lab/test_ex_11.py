@@ -109,7 +109,7 @@ def test_reasoned_symptoms_of_copies_are_those_of_the_planted_ones(
     problem, alone = lab.small(32, ring, ulysses, 8, kv_heads), lab.small(32, 1, 1, 8, kv_heads)
     right = lab.whole(alone, lab.on_logical_ranks(alone))
     found = lab.whole(problem, lab.on_logical_ranks(problem, USP if name == "healthy" else planted(name)))
-    times = mesh_hand.copies(kv_heads, ulysses)
+    times = mesh_hand.copies_of(kv_heads, ulysses)
     off = float((found["out"] - right["out"]).abs().max()) > 1e-9
     slope, rest = against(found["dk"], right["dk"])
     silent = name == "strided heads" and kv_heads == 1  # one head repeated is one head repeated

@@ -14,14 +14,14 @@ NOTHING = "nothing to see"
 TINY = 1e-6
 
 
-def copies(kv_heads: int, ulysses: int) -> int:
+def copies_of(kv_heads: int, ulysses: int) -> int:
     """How often a key head is repeated until the heads divide among the ranks."""
     return ulysses // gcd(kv_heads, ulysses)
 
 
 def meshes(world: int, heads: int, kv_heads: int) -> Meshes:
     """Every legal (ring, ulysses, copies of a key head), the smallest Ulysses degree first."""
-    return [(world // u, u, copies(kv_heads, u)) for u in divisors(world) if heads % u == 0]
+    return [(world // u, u, copies_of(kv_heads, u)) for u in divisors(world) if heads % u == 0]
 
 
 def divisors(n: int) -> list[int]:
@@ -29,7 +29,7 @@ def divisors(n: int) -> list[int]:
 
 
 def legal_if(
-    allowed: Callable[[int, int, int], bool], count: Callable[[int, int, int], int] = lambda u, h, k: copies(k, u)
+    allowed: Callable[[int, int, int], bool], count: Callable[[int, int, int], int] = lambda u, h, k: copies_of(k, u)
 ) -> Callable[[int, int, int], Meshes]:
     """Another rule for the degree (ulysses, heads, kv_heads), or for the copies."""
 
@@ -45,9 +45,9 @@ def heads_divide(ulysses: int, heads: int, kv_heads: int) -> bool:
     return heads % ulysses == 0
 
 
-def diagnose(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    """The fault of `times` copies of a key head, from dk = slope x right + rest (rest relative to right)."""
-    if times == 1:
+def diagnose(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    """The fault of `copies` copies of a key head, from dk = slope x right + rest (rest relative to right)."""
+    if copies == 1:
         return NOTHING
     if out_wrong:
         return "strided heads"
@@ -58,43 +58,43 @@ def diagnose(times: int, out_wrong: bool, slope: float, rest: float) -> str:
     return "averaged" if slope < 1 else "counted twice"
 
 
-def symptoms_of(fault: str, times: int, slope: float = 0.5, rest: float = 0.7) -> tuple[int, bool, float, float]:
+def symptoms_of(fault: str, copies: int, slope: float = 0.5, rest: float = 0.7) -> tuple[int, bool, float, float]:
     """(copies, output wrong, slope, rest) of a fault; `slope` and `rest` where reasoning leaves them open."""
-    if times == 1:
+    if copies == 1:
         return 1, False, 1.0, 0.0
     return {
-        "healthy": (times, False, 1.0, 0.0),
-        "strided heads": (times, True, slope, rest),
-        "one copy": (times, False, slope, rest),
-        "averaged": (times, False, 1 / times, 0.0),
-        "counted twice": (times, False, float(times), 0.0),
+        "healthy": (copies, False, 1.0, 0.0),
+        "strided heads": (copies, True, slope, rest),
+        "one copy": (copies, False, slope, rest),
+        "averaged": (copies, False, 1 / copies, 0.0),
+        "counted twice": (copies, False, float(copies), 0.0),
     }[fault]
 
 
-def by_size_alone(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    found = diagnose(times, out_wrong, slope, rest)
+def by_size_alone(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    found = diagnose(copies, out_wrong, slope, rest)
     return "one copy" if found == "averaged" else found
 
 
-def direction_is_all(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    found = diagnose(times, out_wrong, slope, rest)
+def direction_is_all(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    found = diagnose(copies, out_wrong, slope, rest)
     return "healthy" if found in ("averaged", "counted twice") else found
 
 
-def output_is_all(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    return NOTHING if times == 1 else "strided heads" if out_wrong else "healthy"
+def output_is_all(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    return NOTHING if copies == 1 else "strided heads" if out_wrong else "healthy"
 
 
-def without_copies(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    return "healthy" if times == 1 else diagnose(times, out_wrong, slope, rest)
+def without_copies(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    return "healthy" if copies == 1 else diagnose(copies, out_wrong, slope, rest)
 
 
-def gradients_first(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    return diagnose(times, False, slope, rest)
+def gradients_first(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    return diagnose(copies, False, slope, rest)
 
 
-def exchanged(times: int, out_wrong: bool, slope: float, rest: float) -> str:
-    found = diagnose(times, out_wrong, slope, rest)
+def exchanged(copies: int, out_wrong: bool, slope: float, rest: float) -> str:
+    found = diagnose(copies, out_wrong, slope, rest)
     return {"averaged": "counted twice", "counted twice": "averaged"}.get(found, found)
 
 
