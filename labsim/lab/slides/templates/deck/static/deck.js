@@ -5,7 +5,7 @@ const HEIGHT = 720; // of a slide; its width is 1280
 const LARGEST = 1.2; // where there is little on a page, the last row reads it too
 const SMALLEST = 0.7; // a page that is still too high at this size is an overflow, which `labsim slides --check` finds
 const STEP = 0.05;
-const ENOUGH = 0.8;
+const ENOUGH = 0.75;
 
 function drawn(place) {
   const done = () => place.dataset.ready || place.textContent;
