@@ -67,13 +67,13 @@ def test_what_the_learner_types_is_the_known_mistake(notebook: Path, capsys: pyt
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_a_verdict_offers_can_be_called(notebook: Path) -> None:
-    cells = read_notebook(notebook)["cells"]
-    above = [cell["source"] for cell in cells[: min(exercise_cells(read_notebook(notebook)).values())]]
+    content = read_notebook(notebook)
+    above = content["cells"][: min(exercise_cells(content).values())]
     imported = {
         alias.asname or alias.name
-        for cell, source in zip(cells, above, strict=False)
+        for cell in above
         if cell["cell_type"] == "code"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(ast.parse(cell["source"]))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
