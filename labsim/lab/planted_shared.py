@@ -2,7 +2,7 @@
 
 A faulty thing is the real one with one line of its text changed, compiled again into a class or function of its own;
 the package stays as it is. Four faults sit in what a rank reads and where it stands (`FAULTS`), three in what ranks add
-up (`SUMS`), one in the backward of attention (`faulty_attention`).
+up (`SUMS`), two in the backward of attention (`BACKWARDS`).
 """
 
 from __future__ import annotations
@@ -81,12 +81,20 @@ SUMS = {
         "each rank divides its loss by its own guesses, and the means are averaged",
     ),
 }
-BACKWARD = Planted(
-    TTTAttention.backward,
-    "dq, dk, dv = ctx.history.backward(dout, q, k, v, out, lse, scale)",
-    "dq, dk, dv = ctx.history.backward(dout, q, k, v, *ctx.history.forward(q, k, v, scale), scale)",
-    "the history's backward runs with its own output and log-sum-exp, before the branch was merged",
-)
+BACKWARDS = {
+    "history: own pair": Planted(
+        TTTAttention.backward,
+        "dq, dk, dv = ctx.history.backward(dout, q, k, v, out, lse, scale)",
+        "dq, dk, dv = ctx.history.backward(dout, q, k, v, *ctx.history.forward(q, k, v, scale), scale)",
+        "the history's backward runs with its own output and log-sum-exp, before the branch was merged",
+    ),
+    "branch: own LSE": Planted(
+        TTTAttention.backward,
+        "(branch_logits(q, branch[0::2], scale) - lse.unflatten(1, heads)[..., None]).exp()",
+        "branch_logits(q, branch[0::2], scale).softmax(-1)",
+        "the branch's backward takes its own log-sum-exp for that of the whole softmax",
+    ),
+}
 
 
 def changed(fault: Planted, scope: dict[str, Any]) -> Callable[..., Any]:
@@ -139,9 +147,9 @@ def faulty_train(name: str) -> Callable[..., Any]:
     return scope["train"]
 
 
-def faulty_attention() -> type[USP]:
-    """USP whose backward gives the history its own pair instead of the merged one."""
-    backward = staticmethod(changed(BACKWARD, dict(vars(ttt))))
+def faulty_attention(name: str) -> type[USP]:
+    """USP with a fault of `BACKWARDS`."""
+    backward = staticmethod(changed(find(name, BACKWARDS), dict(vars(ttt))))
     scope = dict(vars(usp)) | {"TTTAttention": type("FaultyTTT", (TTTAttention,), {"backward": backward})}
     exec(compile(textwrap.dedent(inspect.getsource(USP.with_lse)), "<USP with fault>", "exec"), scope)
     return type("FaultyUSP", (USP,), {"with_lse": scope["with_lse"]})

@@ -35,5 +35,5 @@ def test_bars_fall_with_the_ranks_and_the_cross_is_drawn(browser: Browser) -> No
     heights = [bar.bounding_box()["height"] for bar in bars]
     assert len(heights) == 5 and heights == sorted(heights, reverse=True)
     assert page.locator('[data-name="sent in a step"] .labsim-marker').count() == 5
-    expect(page.get_by_role("status")).to_contain_text("16 ranks")
+    expect(page.locator(".labsim-readout")).to_contain_text("16 ranks")
     page.context.close()

@@ -25,7 +25,9 @@ from labsim.lab.shared_training import (
     shorter,
     train_lesson,
 )
+from labsim.lab.usp_run import Problem, errors, run_on_a_rank
 from labsim.models.load import load_target
+from labsim.parallel import logical
 from labsim.parallel.layout import Layout
 from labsim.train.ttt.data import Document
 from labsim.train.ttt.memory import StepSetting
@@ -104,7 +106,7 @@ def test_the_map_is_drawn() -> None:
     maps = rows.all_faults(case, "zigzag", 2)
     assert list(maps) == ["healthy", *planting.FAULTS]
     fig = draw_symptoms(maps, 4)
-    assert [ax.get_title() for ax in fig.axes[:-1]] == list(maps)
+    assert [ax.get_title(loc="left") for ax in fig.axes[:-1]] == list(maps)
     shown = fig.axes[1].images[0].get_array()
     assert int((~torch.as_tensor(shown.filled(float("nan"))).isnan()).sum()) == 2, "one missing token at each run's end"
 
@@ -178,3 +180,12 @@ def test_the_gain_of_equal_drafts_is_nothing_and_of_a_better_one_is_its_own() ->
     assert gain(good, poor) == (2, 2)
     with pytest.raises(ValueError, match="2 and 1 answers"):
         gain(good, poor[:1])
+
+
+@pytest.mark.parametrize(
+    ("fault", "spoiled"), [("history: own pair", {"dq", "dk", "dv"}), ("branch: own LSE", {"dq", "branch"})]
+)
+def test_a_faulty_backward_spoils_its_own_gradients(fault: str, spoiled: set[str]) -> None:
+    problem = Problem(Layout(16, 2, 1), 4, 2, 8, branch_steps=2)
+    ranks = logical.run(run_on_a_rank, problem, True, False, planting.faulty_attention(fault), ring=2)
+    assert {part for part, off in errors(problem, ranks).items() if off > 1e-6} == spoiled
