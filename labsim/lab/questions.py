@@ -43,7 +43,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """One question. `code` is a log or a few lines of code, shown as they stand; texts may hold `code` in backticks."""
+    """One question. `code` is a log or a few lines of code, shown as they stand; texts may hold `code` and *stress*."""
 
     id: str
     title: str

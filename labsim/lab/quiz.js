@@ -11,12 +11,13 @@ function html(parent, name, className, text = null) {
   return made;
 }
 
-// Text with `code` between backticks.
+// Text with `code` and *stress*.
 function words(parent, text) {
   parent.replaceChildren();
-  text.split("`").forEach((part, i) => {
-    if (part) html(parent, i % 2 ? "code" : "span", "", part);
-  });
+  for (const part of text.split(/(`[^`]+`|\*[^*\s][^*]*\*)/)) {
+    const name = { "`": "code", "*": "em" }[part.length > 2 ? part[0] : ""] || "span";
+    if (part) html(parent, name, "", name === "span" ? part : part.slice(1, -1));
+  }
 }
 
 const rights = (question) => question.options.flatMap((option, i) => (option.right ? [i] : []));

@@ -175,5 +175,5 @@ def verdict(page: Page, first: FirstExercise) -> dict:
 
 
 def shown(text: str) -> str:
-    """A text as the page shows it: code without its backticks, white space as one blank."""
-    return re.sub(r"\s+", " ", text.replace("`", "")).strip()
+    """A text as the page shows it: without the marks of code and stress, white space as one blank."""
+    return re.sub(r"\s+", " ", re.sub(r"`([^`]+)`|\*([^*\s][^*]*)\*", r"\1\2", text)).strip()

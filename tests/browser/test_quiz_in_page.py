@@ -25,7 +25,7 @@ MOST = 560
 SEVERAL = Question(
     id="01.q1",
     title="several",
-    text="Which of `1`, `2` and `3` are odd?",
+    text="Which of `1`, `2` and `3` are *odd*, 2 * 1 + 1 among them?",
     options=(
         Option("1", "1 = 2 · 0 + 1", right=True),
         Option("2", "2 = 2 · 1"),
@@ -62,6 +62,8 @@ def test_a_wrong_choice_says_why_and_the_right_ones_finish_the_question(static: 
     said, score = static.get_by_role("status"), static.locator(".labsim-quiz-score")
     expect(static.locator(".labsim-quiz-hint")).to_have_text("2 of these are right: find them all.")
     expect(static.locator(".labsim-quiz-asked code")).to_have_text(["1", "2", "3"])
+    expect(static.locator(".labsim-quiz-asked em")).to_have_text(["odd"])
+    expect(static.locator(".labsim-quiz-asked")).to_have_text("Which of 1, 2 and 3 are odd, 2 * 1 + 1 among them?")
     expect(static.locator("pre")).to_have_text(SEVERAL.code)
 
     static.get_by_role("button", name="2", exact=True).click()
