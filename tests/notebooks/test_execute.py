@@ -54,8 +54,8 @@ def test_notebook(notebook: Path, solve: bool, tmp_path: Path, capsys: pytest.Ca
     claims_hold({name: metric.value for name, metric in result.metrics.items()}, notebook.name[:2])
     budget = budget_of(notebook, result.cpu_s, solve, load_budgets())
     if budget is None:
-        flag = "--solve " if solve else ""
-        text = f"{notebook.name} has no budget; on a quiet machine: labsim run {flag}--update-budget notebooks/{notebook.name}"
+        command = f"labsim run {'--solve ' if solve else ''}--update-budget notebooks/{notebook.name}"
+        text = f"{notebook.name} has no budget; on a quiet machine: {command}"
         warnings.warn(text, SlowNotebookWarning, stacklevel=1)
     elif budget.over:
         warnings.warn(budget.text, SlowNotebookWarning, stacklevel=1)
