@@ -143,6 +143,14 @@ BUGS = (
         ("tests/browser/test_exported_page.py::test_two_widgets_on_a_page_do_not_move_each_other",),
     ),
     Bug(
+        "addresses of other hosts not seen in styles",
+        "slides",
+        "labsim/lab/slides/static.py",
+        '    for tag in soup.find_all("style"):',
+        '    for tag in soup.find_all("styles"):',
+        ("tests/slides/test_deck.py::test_an_address_on_another_host_is_found",),
+    ),
+    Bug(
         "leaked process not looked for",
         "runner",
         "labsim/lab/watch.py",

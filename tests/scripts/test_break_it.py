@@ -17,7 +17,7 @@ from planted_bugs import BUGS, Bug  # noqa: E402
 
 LAYERS = {
     *("sim", "telemetry", "rollout", "attention", "ring", "decode", "drafts", "checkpoint", "trainer"),
-    *("notebooks", "claims", "widgets", "runner", "tests"),
+    *("notebooks", "claims", "widgets", "slides", "runner", "tests"),
 }
 
 
