@@ -63,9 +63,7 @@ def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: boo
     saved = notebook.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
     if any(output.data[VIEW]["model_id"] not in saved for output in outputs if _is_view(output)):
-        raise ValueError(
-            f"{executed}: a widget's state is not saved; right: a finished `labsim run --out`"
-        )
+        raise ValueError(f"{executed}: a widget's state is not saved; right: a finished `labsim run --out`")
     prepare(notebook, decks=decks, student=student)
     places = {"reveal": assets.copy("reveal.js", out / "assets"), "mathjax": assets.copy("mathjax", out / "assets")}
     deck = {name: f"assets/{place}" for name, place in places.items()} | {"title": title_of(notebook)}
