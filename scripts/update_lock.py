@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
 HEADER = """\
-# Pinned versions for labsim[lab,site,test], Python 3.11 to 3.13. Written by scripts/update_lock.py; do not edit by hand.
+# Pinned versions for labsim[lab,site,test], Python 3.11 to 3.13. Written by scripts/update_lock.py; never by hand.
 # CUDA libraries are not listed: the torch build that set-up chooses brings its own.
 """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import psutil
@@ -60,8 +61,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def left_over(marker: str, grace_s: float = GRACE_S) -> list[psutil.Process]:
-    """Living processes, this one aside, that carry the marker and do not end within the grace."""
-    return psutil.wait_procs(marked(marker), timeout=grace_s)[1]
+    """Living processes that carry the marker and do not end within the grace, this one and its tracker aside."""
+    tracker = resource_tracker._resource_tracker._pid  # multiprocessing's helper lives as long as the interpreter
+    return psutil.wait_procs([one for one in marked(marker) if one.pid != tracker], timeout=grace_s)[1]
 
 
 def marked(marker: str) -> list[psutil.Process]:
