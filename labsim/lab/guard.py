@@ -56,10 +56,17 @@ class Outcome:
 
     @property
     def blank(self) -> bool:
-        """True for the answer of an untouched stub: NotImplementedError, None or `...`."""
+        """True for the answer of an untouched stub: NotImplementedError, None, `...`, or a form full of `...`."""
         return isinstance(self.error, NotImplementedError) or (
-            self.error is None and not self.slow and (self.value is None or self.value is ...)
+            self.error is None and not self.slow and (self.value is None or untouched(self.value))
         )
+
+
+def untouched(value: Any) -> bool:
+    """Whether this is `...`, or a dictionary, list or tuple that holds nothing else, as {"A": ..., "B": ...} does."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return value is ... or (isinstance(value, list | tuple) and len(value) > 0 and all(map(untouched, value)))
 
 
 Inputs = tuple | Mapping[str, Any]

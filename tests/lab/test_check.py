@@ -66,9 +66,18 @@ def returns_ellipsis(alpha_c, k):
     return ... if prepared else None
 
 
-@pytest.mark.parametrize("stub", [not_implemented, ellipsis_body, passes, returns_ellipsis])
+def returns_a_form(alpha_c, k):
+    return {"A": ..., "B": (..., ...)}
+
+
+@pytest.mark.parametrize("stub", [not_implemented, ellipsis_body, passes, returns_ellipsis, returns_a_form])
 def test_a_stub_is_not_attempted(stub):
     assert CHECK.judge(stub).status is Status.NOT_ATTEMPTED
+
+
+@pytest.mark.parametrize("value", [{"A": ..., "B": 2.0}, {}, [], (None, None)])
+def test_a_form_that_is_begun_or_empty_is_an_answer(value):
+    assert CHECK.judge(lambda alpha_c, k: value).status is Status.WRONG
 
 
 def prints_only(alpha_c, k):
