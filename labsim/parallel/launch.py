@@ -95,17 +95,22 @@ def run(
                 process.start()
                 theirs.close()
                 ends[rank], ranks[rank] = ours, process
-            return collect(ends, ranks, dist.PrefixStore(PREFIX, store), timeout_seconds)
+            results, failures = collect(ends, ranks, dist.PrefixStore(PREFIX, store), timeout_seconds)
         finally:
             for process in ranks.values():
                 process.kill()
             for process in ranks.values():
                 process.join()
-            del store
+            del store  # and its port; an error raised inside `collect` would keep the store alive in its traceback
+    if failures:
+        raise RanksFailed([failures[rank] for rank in sorted(failures)])
+    return [results[rank] for rank in sorted(results)]
 
 
-def collect(ends: dict[int, Connection], ranks: dict[int, Any], store: dist.Store, timeout_seconds: float) -> list[Any]:
-    """Wait for every rank's result or error; after a first failure only as long as the others need to notice."""
+def collect(
+    ends: dict[int, Connection], ranks: dict[int, Any], store: dist.Store, timeout_seconds: float
+) -> tuple[dict[int, Any], dict[int, RankFailure]]:
+    """Every rank's result or failure; after a first failure it waits only as long as the others need to notice."""
     results: dict[int, Any] = {}
     failures: dict[int, RankFailure] = {}
     last_call = None
@@ -136,9 +141,7 @@ def collect(ends: dict[int, Connection], ranks: dict[int, Any], store: dist.Stor
             for rank in waiting.values():
                 late = RuntimeError("did not end after the others failed; it was killed")
                 failures[rank] = RankFailure(rank, late, "")
-    if failures:
-        raise RanksFailed([failures[rank] for rank in sorted(failures)])
-    return [results[rank] for rank in sorted(results)]
+    return results, failures
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 
+from labsim.lab.processes import listening
 from labsim.parallel import launch, logical
 from labsim.parallel.launch import RanksFailed
 from labsim.parallel.layout import Layout
@@ -76,9 +77,10 @@ WRONG = {
 @pytest.mark.parametrize("how", WRONG)
 def test_a_rank_that_goes_wrong_is_named_by_all_others_and_nothing_is_left(how: str) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    begin = time.monotonic()
+    ports, begin = listening(psutil.Process()), time.monotonic()
     with pytest.raises(RanksFailed) as caught:
         launch.run(misbehave, how, 1, ring=3, timeout_seconds=3.0)
+    assert listening(psutil.Process()) == ports, "the store's port, while the caller still holds the error"
     assert time.monotonic() - begin < 40
     said = {one.rank: str(one.error) for one in caught.value.failures}
     for rank in (0, 2):
