@@ -15,7 +15,7 @@ from labsim.lab.quiz import Quiz, quiz
 
 from .conftest import LabServer
 from .lab_page import failures, run_all_cells
-from .static_page import page_of
+from .static_page import drawn, page_of
 from .test_explorer_in_lab import write
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -43,15 +43,8 @@ SINGLE = Question(
 
 @pytest.fixture
 def static(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 900, "height": 700}, offline=True)
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.set_content(page_of(Quiz([SEVERAL, SINGLE])))
-    expect(opened.locator("[data-ready=yes]")).to_be_visible()
-    yield opened
-    context.close()
-    assert errors == []
+    with drawn(browser, Quiz([SEVERAL, SINGLE])) as page:
+        yield page
 
 
 def states(page: Page) -> list[str]:

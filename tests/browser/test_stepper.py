@@ -15,7 +15,7 @@ from tests.lab.test_stepper import BY_HAND, SENTENCES, RunView
 
 from .conftest import LabServer
 from .lab_page import failures, run_all_cells
-from .static_page import page_of
+from .static_page import drawn
 from .test_explorer_in_lab import write
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -25,15 +25,8 @@ OTHER = RunView("other run", "another question", "z", True, BY_HAND.steps[:2])
 
 @pytest.fixture
 def static(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 900, "height": 700}, offline=True)
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.set_content(page_of(Stepper([BY_HAND, OTHER])))
-    expect(opened.locator("[data-ready=yes]")).to_be_visible()
-    yield opened
-    context.close()
-    assert errors == []
+    with drawn(browser, Stepper([BY_HAND, OTHER])) as page:
+        yield page
 
 
 def marks(page: Page, place: str) -> list[tuple[str, str]]:
