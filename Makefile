@@ -78,6 +78,7 @@ gpu-check: setup
 	$(BIN)/labsim doctor
 	$(BIN)/python -m pytest tests/gpu
 	$(BIN)/python benchmarks/decode_speed.py --device cuda
+	$(BIN)/python benchmarks/usp_gpu.py
 
 lint: setup
 	$(BIN)/ruff check --fix .
