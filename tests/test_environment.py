@@ -30,6 +30,8 @@ DIRECT = [
     ]
 ]
 
+OUTSIDE = ["flash-attn", "ipyparallel"]
+
 
 def reachable() -> set[str]:
     """Distributions that the direct requirements pull in here, CUDA libraries of a GPU build aside."""
@@ -81,13 +83,15 @@ def test_environment_yml_is_a_thin_route_to_the_lock() -> None:
     assert SpecifierSet(PROJECT["requires-python"]).contains(f"{python}.0")
 
 
-def test_flash_attention_is_an_extra_outside_the_lock() -> None:
-    assert [Requirement(r).name for r in PROJECT["optional-dependencies"]["gpu"]] == ["flash-attn"]
+def test_what_is_not_for_everybody_is_an_extra_outside_the_lock() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert [Requirement(r).name for extra in ("gpu", "live") for r in extras[extra]] == OUTSIDE
+    assert not set(OUTSIDE) & PINS.keys()
 
 
 def test_every_direct_dependency_has_its_reason() -> None:
     decisions = (ROOT / "docs" / "decisions.md").read_text()
-    names = [r.name for r in DIRECT] + ["flash-attn"]
+    names = [r.name for r in DIRECT] + OUTSIDE
     assert [name for name in names if f"`{name}`" not in decisions] == []
 
 

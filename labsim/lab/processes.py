@@ -31,10 +31,10 @@ _LOADING_S = 5.0
 
 
 class RunProcesses:
-    """The processes of one run: everything with the marker, and every descendant of `root_pid`."""
+    """The processes of one run: everything with the marker in `variable`, and every descendant of `root_pid`."""
 
-    def __init__(self, run_id: str, root_pid: int) -> None:
-        self.run_id = run_id
+    def __init__(self, run_id: str, root_pid: int, variable: str = RUN_ID_VARIABLE) -> None:
+        self.run_id, self.variable = run_id, variable
         self.root_pid = root_pid
         self._ours: dict[int, psutil.Process] = {}
         self._foreign: set[int] = set()
@@ -123,7 +123,7 @@ class RunProcesses:
 
     def _is_marked(self, process: psutil.Process) -> bool:
         environment = process.environ()
-        marked = environment.get(RUN_ID_VARIABLE) == self.run_id
+        marked = environment.get(self.variable) == self.run_id
         # While a process loads a new program its environment reads as empty: no verdict on a young one.
         if not marked and (environment or time.time() - process.create_time() > _LOADING_S):
             self._foreign.add(process.pid)
