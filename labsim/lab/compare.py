@@ -19,7 +19,7 @@ from typing import Any
 def difference(got: object, expected: object, rel_tol: float = 1e-6, abs_tol: float = 1e-9) -> str | None:
     """None if `got` means the same as `expected`, else a sentence such as "element 2 is 0.3, expected 0.5".
 
-    Numbers agree when |got - expected| <= max(rel_tol * |expected|, abs_tol).
+    Numbers agree when |got - expected| <= max(rel_tol * |expected|, abs_tol). An infinity agrees with itself only.
     """
     return _difference(got, expected, rel_tol, abs_tol, "the answer")
 
@@ -121,7 +121,7 @@ def _number_difference(got: object, expected: object, rel_tol: float, abs_tol: f
         return None
     if math.isnan(number):
         return f"{name} is NaN (not a number), expected {brief(wanted)}: look for 0/0 or inf - inf"
-    if number == wanted or abs(number - wanted) <= max(rel_tol * abs(wanted), abs_tol):
+    if number == wanted or (math.isfinite(wanted) and abs(number - wanted) <= max(rel_tol * abs(wanted), abs_tol)):
         return None
     return f"{name} is {_apart(number, wanted)}"
 
@@ -179,7 +179,7 @@ def _array_difference(got: object, expected: object, rel_tol: float, abs_tol: fl
         where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
         return f"{name}{list(where)} is NaN (not a number), expected {wanted[where]:.6g}"
     with np.errstate(invalid="ignore"):
-        close = np.abs(array - wanted) <= np.maximum(rel_tol * np.abs(wanted), abs_tol)
+        close = np.isfinite(wanted) & (np.abs(array - wanted) <= np.maximum(rel_tol * np.abs(wanted), abs_tol))
     close |= (array == wanted) | (np.isnan(array) & np.isnan(wanted))
     if close.all():
         return None

@@ -410,6 +410,18 @@ def test_html_of_a_verdict_escapes_what_the_learner_wrote():
     assert "a &lt; b" in verdict.to_html()
 
 
+INF = float("inf")
+
+
+@pytest.mark.parametrize("got", [0.0, 7.5, -1e30, INF, float("nan")])
+def test_an_infinity_agrees_with_itself_only(got):
+    assert difference(got, -INF)
+    assert difference([1.0, got], [1.0, -INF])
+    assert difference(np.array([1.0, got]), np.array([1.0, -INF]))
+    assert difference(torch.tensor(got), torch.tensor(-INF))
+    assert difference(-INF, -INF) is difference(np.array([-INF]), np.array([-INF])) is None
+
+
 class Unprintable:
     def __eq__(self, other):
         raise RuntimeError("no comparison")
