@@ -91,7 +91,9 @@ def computed(name: str, gpu: str | None, options: dict[str, object]) -> dict[str
     shape, weights = shape_of(name, str(options["draft"]), options["draft_vocab_size"])
     setting = setting_of(StepSetting, options, "cuda")
     extra = weights if options["target_weights"] else 0.0
-    judged = advise(shape, setting, chip.memory_gb * 1e9, extra=extra, every=bool(options["every"]))
+    memory = chip.memory_gb * 1e9
+    judged = advise(shape, setting, memory, extra=extra, every=bool(options["every"]))
+    without = advise(shape, setting, memory)
     attentions = {}
     for attention in ("fused", "naive"):
         found = peak(shape, replace(setting, attention=attention))
@@ -108,8 +110,8 @@ def computed(name: str, gpu: str | None, options: dict[str, object]) -> dict[str
         "how": HOW,
         "measured": False,
         "not_measured": unmeasured(setting),
-        "gpu": {"name": chip.name, "memory_bytes": chip.memory_gb * 1e9, "usable_bytes": judged.usable},
-    } | verdict_of(judged, extra)
+        "gpu": {"name": chip.name, "memory_bytes": memory, "usable_bytes": judged.usable},
+    } | verdict_of(judged, without, extra)
 
 
 def probed(name: str, gpu: str | None, device: str | None, options: dict[str, object]) -> dict[str, object]:
@@ -137,6 +139,7 @@ def probed(name: str, gpu: str | None, device: str | None, options: dict[str, ob
     kind = "cuda" if found.device == "cuda" else "cpu"
     setting = setting_of(StepSetting, options, kind, target.model.dtype.itemsize)
     judged = advise(shape, setting, memory, extra=found.target, every=bool(options["every"]))
+    without = advise(shape, setting, memory)
     return {
         "target": name,
         "draft": recipe.draft,
@@ -150,7 +153,7 @@ def probed(name: str, gpu: str | None, device: str | None, options: dict[str, ob
         "measured_fits": found.total <= USABLE * memory,
         "target_bytes": found.target,
         "gpu": {"name": gpu or f"this machine ({found.device})", "memory_bytes": memory, "usable_bytes": judged.usable},
-    } | verdict_of(judged, found.target)
+    } | verdict_of(judged, without, found.target)
 
 
 def setting_of(kind: type, options: dict[str, object], device: str, state_bytes: int = 2) -> StepSetting:
@@ -197,11 +200,17 @@ def described(parts: object, extra: float, moment: str) -> dict[str, object]:
     return {**named, "total": sum(named.values()), "moment": moment}
 
 
-def verdict_of(judged: Verdict, extra: float) -> dict[str, object]:
-    """The verdict and every remedy tried, each on top of those before it."""
+def verdict_of(judged: Verdict, without: Verdict, extra: float) -> dict[str, object]:
+    """The verdict and every remedy tried, each on top of those before it; `without` the target's weights beside it."""
+    sentence = judged.sentence
+    if not judged.enough and without.enough:
+        sentence += (
+            f". {extra / 1e9:.1f} GB on each rank are the target's weights: without them, its states on disk (labsim "
+            f"train --features; --no-target-weights here), it {without.sentence}"
+        )
     return {
         "fits": judged.now.fits,
-        "verdict": judged.sentence,
+        "verdict": sentence,
         "what_to_do": [one(remedy, extra) for remedy in judged.remedies],
     }
 

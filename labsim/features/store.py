@@ -8,6 +8,10 @@ and whole, or not there. No index can disagree with the files. In a shard the do
 `features` and `last`; the header names them by the sha256 of their tokens, so that a changed text is a missing one,
 never a wrong one.
 
+States of long texts are hundreds of gigabytes. So a training reads the positions that it needs and nothing else. Every
+byte is looked at once, by one of several ranks: `checked.json` notes which files were whole, by size and by time of
+change.
+
 A token costs (F + E) * 2 bytes in bf16: 4.6 kB for SmolLM2 with three feature layers, 32 kB for an 8B model.
 
 Shapes: T tokens of a document, F width of the concatenated feature layers, E the target's hidden size.
@@ -18,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +31,11 @@ import torch
 from safetensors import safe_open
 
 from ..models.config import read_json
-from ..models.files import digest, write_atomically
-from ..models.weights import tensor_bytes
+from ..models.files import DIGEST_LETTERS, digest, write_atomically
+from ..models.weights import opened, tensor_bytes
 from .source import StateSource, TargetStates
 
-DOCUMENTS_PER_SHARD = 32
+DOCUMENTS_PER_SHARD, TOKENS_PER_SHARD = 32, 1 << 17
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -53,10 +57,13 @@ class FeatureSettings:
 class FeatureStore:
     """A directory of states, and a source of them.
 
+    Args:
+        check: look at every byte of shards that nobody has looked at yet; False where another rank does.
+
     ValueError when the directory holds states made with other settings, or a damaged shard.
     """
 
-    def __init__(self, directory: Path, settings: FeatureSettings) -> None:
+    def __init__(self, directory: Path, settings: FeatureSettings, *, check: bool = True) -> None:
         if settings.dtype not in DTYPES:
             raise ValueError(f"dtype {settings.dtype!r} is unknown; right is one of {', '.join(DTYPES)}")
         self.directory, self.settings = directory, settings
@@ -72,15 +79,40 @@ class FeatureStore:
             directory.mkdir(parents=True, exist_ok=True)
             write_atomically(path, (json.dumps(wanted, indent=2) + "\n").encode())
         self.places: dict[str, tuple[Path, int, int]] = {}
-        for shard in sorted(directory.glob("features-*-*.safetensors")):
-            self._learn(shard)
         self._open: dict[Path, Any] = {}
+        if check:
+            self._check()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what is there now: other ranks fill the same directory."""
+        known = {shard for shard, _, _ in self.places.values()}
+        for shard in self.shards():
+            if shard not in known:
+                self._learn(shard)
+
+    def shards(self) -> list[Path]:
+        return sorted(self.directory.glob("features-*-*.safetensors"))
+
+    def _check(self) -> None:
+        """ValueError for a shard whose bytes are not those that it was written with."""
+        path = self.directory / "checked.json"
+        before = read_json(path) if path.exists() else {}
+        found = {shard.name: [shard.stat().st_size, shard.stat().st_mtime_ns] for shard in self.shards()}
+        for shard in self.shards():
+            if before.get(shard.name) == found[shard.name]:
+                continue
+            with shard.open("rb") as file:
+                begins = file_digest(file, "sha256").hexdigest()[:DIGEST_LETTERS]
+            if not shard.stem.endswith(f"-{begins}"):
+                raise ValueError(
+                    f"{shard} is damaged: its sha256 begins with {begins}; delete it, and it is made again"
+                )
+        if found != before:
+            write_atomically(path, (json.dumps(found) + "\n").encode())
 
     def _learn(self, shard: Path) -> None:
-        found = digest(shard.read_bytes())
-        if not shard.stem.endswith(f"-{found}"):
-            raise ValueError(f"{shard} is damaged: its sha256 begins with {found}; delete it, and it is made again")
-        with safe_open(shard, "pt") as file:
+        with opened(shard) as file:
             records = json.loads(file.metadata()["documents"])
         start = 0
         for name, length in records:
@@ -98,29 +130,29 @@ class FeatureStore:
         """Compute and write what is missing, in batches of documents of similar length; `done` hears of each shard."""
         missing = {name_of(document): document for document in documents}
         missing = {name: document for name, document in missing.items() if name not in self.places}
-        ordered = sorted(missing.items(), key=lambda item: len(item[1]))
-        for first in range(0, len(ordered), DOCUMENTS_PER_SHARD):
-            part = ordered[first : first + DOCUMENTS_PER_SHARD]
-            states: list[TargetStates] = []
-            for group in grouped([document for _, document in part], tokens_per_forward):
-                states += source.read(group)
-            self._write([name for name, _ in part], states)
+        ordered = sorted(missing.values(), key=len)
+        dtype = DTYPES[self.settings.dtype]
+        for part in shares(ordered, TOKENS_PER_SHARD, DOCUMENTS_PER_SHARD):
+            states = [
+                # Off the GPU at once: a shard's states are gigabytes.
+                TargetStates(one.features_TF.to("cpu", dtype), one.last_TE.to("cpu", dtype))
+                for group in grouped(part, tokens_per_forward)
+                for one in source.read(group)
+            ]
+            self._write([name_of(document) for document in part], states)
             done(len(part))
 
     def _write(self, names: Sequence[str], states: Sequence[TargetStates]) -> None:
-        dtype = DTYPES[self.settings.dtype]
         tensors = {
-            "features": torch.cat([part.features_TF for part in states]).to("cpu", dtype),
-            "last": torch.cat([part.last_TE for part in states]).to("cpu", dtype),
+            "features": torch.cat([part.features_TF for part in states]),
+            "last": torch.cat([part.last_TE for part in states]),
         }
         for name, tensor in tensors.items():
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"the target's {name} states do not fit {self.settings.dtype}; store them in bf16")
         records = [[name, len(part.last_TE)] for name, part in zip(names, states, strict=True)]
         data = tensor_bytes(tensors, {"documents": json.dumps(records)})
-        number = 1 + max(
-            (int(p.name.split("-")[1]) for p in self.directory.glob("features-*-*.safetensors")), default=-1
-        )
+        number = 1 + max((int(shard.name.split("-")[1]) for shard in self.shards()), default=-1)
         path = self.directory / f"features-{number:05d}-{digest(data)}.safetensors"
         write_atomically(path, data)
         self._learn(path)
@@ -177,6 +209,19 @@ def runs_of(places: Sequence[int]) -> list[tuple[int, int]]:
 def name_of(document: Sequence[int]) -> str:
     """What a document is called: the sha256 of its token ids."""
     return sha256(np.asarray(document, np.int64).tobytes()).hexdigest()[:32]
+
+
+def shares(documents: Sequence[Sequence[int]], tokens: int, most: int) -> list[list[Sequence[int]]]:
+    """Neighbours together, while they have so many tokens in all, and are at most so many; a longer one is alone."""
+    found: list[list[Sequence[int]]] = []
+    held = 0
+    for document in documents:
+        if not found or len(found[-1]) == most or held + len(document) > tokens:
+            found.append([])
+            held = 0
+        found[-1].append(document)
+        held += len(document)
+    return found
 
 
 def grouped(documents: Sequence[Sequence[int]], tokens: int) -> list[list[Sequence[int]]]:

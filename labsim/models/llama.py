@@ -30,6 +30,8 @@ from .linear import Linear
 from .tree_mask import newest
 from .weights import check_model, read_weights
 
+ENDS = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+
 
 @dataclass(frozen=True)
 class ModelOutput:
@@ -67,6 +69,8 @@ class LanguageModel:
         weights: tensors under Hugging Face's names; consumed, so that no second copy stays in memory.
         inverse_frequencies: (D/2,) rotary frequencies, and `rope_scale` the factor on cos and sin (YaRN).
         embedding_VE: the input embedding when the checkpoint stores none (a draft that reads its target's).
+        layers: False leaves them out: embedding, last norm and head are what a draft's training reads of a target
+            whose states lie on disk.
     """
 
     def __init__(
@@ -77,12 +81,13 @@ class LanguageModel:
         *,
         rope_scale: float = 1.0,
         embedding_VE: torch.Tensor | None = None,
+        layers: bool = True,
     ) -> None:
         self.config = config
         names = Names(weights)
         own = names.take("model.embed_tokens.weight", optional=embedding_VE is not None)
         self.embedding_VE = own if own is not None else embedding_VE
-        self.layers = [read_layer(names, index, config) for index in range(config.num_layers)]
+        self.layers = [read_layer(names, index, config) for index in range(config.num_layers if layers else 0)]
         self.norm = names.take("model.norm.weight")
         head = names.take("lm_head.weight", optional=config.tied)
         self.head = Linear(self.embedding_VE if head is None else head)
@@ -108,10 +113,12 @@ class LanguageModel:
         weights: dict[str, torch.Tensor] | None = None,
         embedding_VE: torch.Tensor | None = None,
         head_rows: int | None = None,
+        layers: bool = True,
     ) -> LanguageModel:
         """Load config.json and *.safetensors. By default on the GPU in bf16 if there is one, else on the CPU in fp32.
 
         For drafts: `weights` that are read already, the `embedding_VE` of the target, and the rows of a reduced head.
+        Without `layers` the files' other tensors are not read at all, and the model has no forward.
         ValueError for an unknown architecture, a missing or damaged file, a value of config.json that cannot be, or
         a tensor that is missing, of the wrong shape or not a number.
         """
@@ -123,8 +130,9 @@ class LanguageModel:
         dtype = dtype or default_dtype(device)
         settings = transformers_config(directory)
         if weights is None:
-            weights = read_weights(directory, device)
-        check_model(weights, config, str(path), borrows_embedding=embedding_VE is not None, head_rows=head_rows)
+            weights = read_weights(directory, device, only=None if layers else ENDS)
+        borrows = embedding_VE is not None
+        check_model(weights, config, str(path), borrows_embedding=borrows, head_rows=head_rows, layers=layers)
         try:
             rope = LlamaRotaryEmbedding(settings)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -135,7 +143,8 @@ class LanguageModel:
                 "(partial_rotary_factor); this forward turns all"
             )
         weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-        return cls(config, weights, rope.inv_freq, rope_scale=float(rope.attention_scaling), embedding_VE=embedding_VE)
+        scale = float(rope.attention_scaling)
+        return cls(config, weights, rope.inv_freq, rope_scale=scale, embedding_VE=embedding_VE, layers=layers)
 
     @property
     def weight_bytes(self) -> int:
@@ -171,7 +180,8 @@ class LanguageModel:
                 (B, 1, V).
 
         Raises:
-            ValueError: for ids outside the vocabulary, layers that do not exist, a full cache or a full context.
+            ValueError: for ids outside the vocabulary, layers that do not exist or were not loaded, a full cache or a
+                full context.
         """
         batch, count = tokens_BQ.shape
         self._check(tokens_BQ, cache, hidden_layers)
@@ -230,6 +240,8 @@ class LanguageModel:
         return rms_norm(x, x.shape[-1:], self.norm, self.config.rms_norm_eps)
 
     def _check(self, tokens_BQ: torch.Tensor, cache: KVCache, hidden_layers: Sequence[int]) -> None:
+        if len(self.layers) < self.config.num_layers:
+            raise ValueError("the model was loaded without its layers, so it has no forward: load it with layers=True")
         if tokens_BQ.shape[0] != cache.batch_size:
             raise ValueError(f"{tokens_BQ.shape[0]} rows of tokens for a cache of {cache.batch_size} rows")
         if tokens_BQ.numel() == 0:

@@ -102,8 +102,15 @@ class Target:
         return self.tokenizer.batch_decode([[i] for i in range(self.model.config.vocab_size)])
 
 
-def load_target(name: str, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Target:
-    """Load a target: `nano`, `smollm2`, a local directory, or a Hugging Face id.
+def load_target(
+    name: str,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    layers: bool = True,
+) -> Target:
+    """Load a target: `nano`, `smollm2`, a local directory, or a Hugging Face id; without `layers` only its embedding,
+    last norm and head.
 
     Raises ValueError for a name that is none of these, files that do not fit or a device that is not there,
     `TargetUnavailable` for a named target that is not on this machine and cannot be fetched. No code that lies in the
@@ -111,7 +118,7 @@ def load_target(name: str, *, device: torch.device | str | None = None, dtype: t
     """
     device = choose_device(device)
     directory = locate(name)
-    model = LanguageModel.from_directory(directory, device=device, dtype=dtype)
+    model = LanguageModel.from_directory(directory, device=device, dtype=dtype, layers=layers)
     tokenizer = load_tokenizer(directory)
     return Target(name, directory, model, tokenizer, frozenset(stop_ids(directory, model, tokenizer)))
 

@@ -7,7 +7,7 @@ an error that names it: most of these would load in silence and answer a little 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,21 @@ NAMED_IN_ERRORS = 6
 WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def read_weights(directory: Path, device: torch.device | str = "cpu") -> dict[str, torch.Tensor]:
-    """All tensors of `directory/*.safetensors`. ValueError when there are none, twice one, or a file is damaged."""
+def read_weights(
+    directory: Path, device: torch.device | str = "cpu", *, only: Collection[str] | None = None
+) -> dict[str, torch.Tensor]:
+    """All tensors of `directory/*.safetensors`, or those of these names; the others are not read from disk.
+
+    ValueError when there are no files, twice a tensor, or a file is damaged.
+    """
     tensors: dict[str, torch.Tensor] = {}
     for path in weight_files(directory):
-        with errors_named(path):
-            more = load_file(path, device=str(device))
+        if only is None:
+            with errors_named(path):
+                more = load_file(path, device=str(device))
+        else:
+            with opened(path) as file:
+                more = {name: file.get_tensor(name).to(device) for name in set(file.keys()) & set(only)}
         if twice := tensors.keys() & more.keys():
             raise ValueError(f"{path} holds {min(twice)}, which another .safetensors file beside it holds too")
         tensors |= more
@@ -88,6 +97,7 @@ def check_model(
     *,
     borrows_embedding: bool = False,
     head_rows: int | None = None,
+    layers: bool = True,
 ) -> None:
     """ValueError, naming the tensor, unless the weights are those of the model that config.json describes.
 
@@ -96,9 +106,10 @@ def check_model(
         borrows_embedding: the model reads another one's embedding and stores none (a draft).
         head_rows: outputs of the head, None for the vocabulary. A draft, whose head may be reduced, must hold nothing
             else; a target may have tensors outside `model.` too, as repositories with a second copy in another layout.
+        layers: False where only embedding, last norm and head were read.
     """
     rows = config.vocab_size if head_rows is None else head_rows
-    needed, allowed = layer_shapes(config)
+    needed, allowed = layer_shapes(config) if layers else ({}, {})
     if not borrows_embedding:
         needed["model.embed_tokens.weight"] = (config.vocab_size, config.hidden_size)
     needed["model.norm.weight"] = (config.hidden_size,)

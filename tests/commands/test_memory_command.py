@@ -44,6 +44,14 @@ def test_the_first_remedies_need_no_second_gpu() -> None:
     assert after["per_rank"]["fused"]["total"] == pytest.approx(found["what_to_do"][1]["bytes"]["total"])
 
 
+def test_a_target_that_fills_the_gpu_is_named_with_the_way_out() -> None:
+    asked = ("--target", "llama-3.3-70b", "--seq", "131072", "--gpu", "h100")
+    verdict = document(*asked)["verdict"]
+    assert "141.1 GB on each rank are the target's weights" in verdict and "--features" in verdict
+    assert verdict.endswith(document(*asked, "--no-target-weights")["verdict"])
+    assert "--features" not in document("--target", "llama-3.1-8b", "--seq", "131072", "--gpu", "h100")["verdict"]
+
+
 def test_the_probe_runs_the_step_and_the_formula_is_near() -> None:
     arguments = [
         "--target",

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from labsim.cli import labsim
+from labsim.train.ttt import run
 
 
 def call(*arguments: str) -> Result:
@@ -45,6 +46,29 @@ def test_train_prints_its_contract(draft: tuple[Path, dict[str, object]]) -> Non
     assert report["draft"] == "eagle3.1"
     assert report["out"] == str(out)
     assert {path.name for path in out.iterdir()} >= {"config.json", "model.safetensors", "loss.csv", "recipe.json"}
+
+
+def test_with_all_states_on_disk_the_target_is_not_loaded(
+    draft: tuple[Path, dict[str, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a 70B target only embedding, norm and head lie beside the draft; and the training is the same one."""
+    wanted = []
+    load = run.load_target
+
+    def noting(name: str, *, layers: bool = True, **options: object):
+        wanted.append(layers)
+        return load(name, layers=layers, **options)
+
+    monkeypatch.setattr(run, "load_target", noting)
+    settings = ("--ttt", "2", "--steps", "4", "--seq", "256", "--seed", "0", "--evaluate-every", "4")
+    result = call(
+        *("train", "--target", "nano", "--draft", "eagle3.1", "--data", "shipped", "--domains", "chat", *settings),
+        *("--features", str(draft[0].parent / "states"), "--out", str(tmp_path / "again"), "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    assert wanted == [False]
+    again = json.loads(result.stdout)
+    assert again["loss"] == draft[1]["loss"] and again["acceptance_length"] == draft[1]["acceptance_length"]
 
 
 def test_eval_and_generate_take_the_draft(draft: tuple[Path, dict[str, object]]) -> None:

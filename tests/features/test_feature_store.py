@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import file_digest
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from labsim.features import store
 from labsim.features.source import Online
-from labsim.features.store import FeatureSettings, FeatureStore, fingerprint, grouped
+from labsim.features.store import FeatureSettings, FeatureStore, fingerprint, grouped, shares
 from labsim.models.load import Target, load_target
 from labsim.models.paths import data_directory
 
@@ -60,17 +62,17 @@ def test_only_what_is_missing_is_computed(online: Online, tmp_path: Path) -> Non
             counted.extend(documents)
             return online.read(documents)
 
-    store = FeatureStore(tmp_path, SETTINGS)
-    store.fill(Counting(), DOCUMENTS)
+    filled = FeatureStore(tmp_path, SETTINGS)
+    filled.fill(Counting(), DOCUMENTS)
     assert sorted(map(tuple, counted)) == sorted(map(tuple, DOCUMENTS[2:]))
-    assert len(store.read(DOCUMENTS)) == len(DOCUMENTS)
+    assert len(filled.read(DOCUMENTS)) == len(DOCUMENTS)
 
 
 def test_a_changed_text_is_missing_not_wrong(online: Online, tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path, SETTINGS)
-    store.fill(online, DOCUMENTS[:1])
+    filled = FeatureStore(tmp_path, SETTINGS)
+    filled.fill(online, DOCUMENTS[:1])
     with pytest.raises(ValueError, match="no states of this document of 5 tokens"):
-        store.read([[*DOCUMENTS[0][:-1], 7]])
+        filled.read([[*DOCUMENTS[0][:-1], 7]])
 
 
 def test_damage_and_other_settings_are_refused(online: Online, tmp_path: Path) -> None:
@@ -83,6 +85,45 @@ def test_damage_and_other_settings_are_refused(online: Online, tmp_path: Path) -
     shard.write_bytes(data)
     with pytest.raises(ValueError, match="damaged"):
         FeatureStore(tmp_path, SETTINGS)
+
+
+def test_every_byte_is_looked_at_once_and_by_one_rank(
+    online: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FeatureStore(tmp_path, SETTINGS).fill(online, DOCUMENTS)
+    [shard] = tmp_path.glob("features-*-*.safetensors")
+    looked = []
+
+    def counting(file, name: str):
+        looked.append(file.name)
+        return file_digest(file, name)
+
+    monkeypatch.setattr(store, "file_digest", counting)
+    assert FeatureStore(tmp_path, SETTINGS, check=False).holds(DOCUMENTS[0]) and looked == []
+    assert FeatureStore(tmp_path, SETTINGS).holds(DOCUMENTS[0]) and looked == [str(shard)]
+    assert FeatureStore(tmp_path, SETTINGS).holds(DOCUMENTS[0]) and looked == [str(shard)]
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match="damaged"):
+        FeatureStore(tmp_path, SETTINGS)
+    shard.write_bytes(data[:-9])
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        FeatureStore(tmp_path, SETTINGS, check=False)
+
+
+def test_what_another_rank_has_written_is_taken_in(online: Online, tmp_path: Path) -> None:
+    one, other = FeatureStore(tmp_path, SETTINGS), FeatureStore(tmp_path, SETTINGS)
+    one.fill(online, DOCUMENTS[:2])
+    other.fill(online, DOCUMENTS[2:])  # with the same number in its file's name
+    one.refresh()
+    other.refresh()
+    assert len(one.read(DOCUMENTS)) == len(other.read(DOCUMENTS)) == len(DOCUMENTS)
+
+
+def test_long_documents_get_shards_of_their_own() -> None:
+    found = shares([[0] * n for n in (2, 3, 4, 5, 20, 3)], 9, 2)
+    assert [[len(d) for d in part] for part in found] == [[2, 3], [4, 5], [20], [3]]
 
 
 def test_a_fingerprint_follows_the_weights(tmp_path: Path) -> None:

@@ -207,3 +207,16 @@ def test_a_damaged_or_missing_file_is_named(llama_pair: Pair, tmp_path: Path) ->
     (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="not a whole safetensors file"):
         LanguageModel.from_directory(tmp_path)
+
+
+def test_without_layers_the_ends_are_the_same_and_the_rest_is_not_read(
+    llama_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, directory = LanguageModel.from_directory(llama_pair[1], device="cpu"), llama_pair[1]
+    monkeypatch.setattr("labsim.models.weights.load_file", lambda *_, **__: pytest.fail("everything was read"))
+    ends = LanguageModel.from_directory(directory, device="cpu", layers=False)
+    assert torch.equal(ends.embedding_VE, whole.embedding_VE) and torch.equal(ends.norm, whole.norm)
+    assert torch.equal(ends.head.weight_OI, whole.head.weight_OI)
+    assert ends.layers == [] and ends.config == whole.config
+    with pytest.raises(ValueError, match="loaded without its layers"):
+        ends.forward(torch.tensor([[1, 2]]), ends.new_cache(1, 2))

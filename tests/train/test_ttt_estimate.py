@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from labsim.decode.generate import generate
+from labsim.drafts.eagle_checkpoint import TrainedDraft
 from labsim.drafts.load import load_drafter
 from labsim.drafts.shape import Chain
 from labsim.features.source import Online
 from labsim.models.load import Target, load_target
+from labsim.parallel import logical
+from labsim.parallel.mesh import Mesh
 from labsim.train.answers import Question, generate_answers
 from labsim.train.ttt.build import build
 from labsim.train.ttt.data import Document, documents
-from labsim.train.ttt.estimate import chain_runs, estimate
+from labsim.train.ttt.estimate import Estimate, chain_runs, estimate
 from labsim.train.ttt.loop import identity_of, train
 from labsim.train.ttt.recipe import TTTRecipe
 
@@ -64,6 +69,28 @@ def test_the_walk_is_the_decoding(nano: Target, answered: list[Document], kind: 
     assert 0 < found.accepted < k * found.steps, "a draft that is always right or wrong proves nothing"
     assert found.survival == pytest.approx([sum(run > i for run in runs) / len(runs) for i in range(k)])
     assert found.acceptance_length == pytest.approx(1 + sum(found.survival))
+
+
+def shared(mesh: Mesh, draft: TrainedDraft, answered: list[Document], *arguments: object, kind: str) -> Estimate:
+    return estimate(copy.deepcopy(draft), answered, *arguments, mesh, kind, shared_from=70)
+
+
+@pytest.mark.parametrize(("ring", "ulysses"), [(1, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize("kind", ["zigzag", "contiguous"])
+def test_ranks_count_what_one_rank_counts(
+    nano: Target, answered: list[Document], ring: int, ulysses: int, kind: str
+) -> None:
+    """Long documents are shared, short ones dealt out; some of both are here."""
+    lengths = [len(document.tokens) for document in answered]
+    assert min(lengths) < 70 <= max(lengths), lengths
+    recipe = TTTRecipe(draft="eagle3.1", ttt=3, seq=256, bf16=False, draft_vocab_size=600)
+    draft, vocabulary = build(recipe, nano, answered)
+    given = (Online(nano.model, draft.config.feature_layers), nano.model.head, vocabulary, recipe, 3)
+    alone = estimate(draft, answered, *given)
+    assert alone.accepted > 0
+    work = partial(shared, kind=kind)
+    for found in logical.run(work, draft, answered, *given, ring=ring, ulysses=ulysses, timeout_seconds=120):
+        assert found == alone
 
 
 def test_walks_by_hand() -> None:

@@ -23,10 +23,16 @@ from ...drafts.eagle_checkpoint import TrainedDraft
 from ...drafts.vocabulary import DraftVocabulary
 from ...features.source import StateSource
 from ...models.linear import Linear
-from ...parallel.group import Group
+from ...parallel.layout import Kind
+from ...parallel.mesh import Mesh
 from .data import Document, PackedRow
 from .loss import Teacher, draft_device, ttt_steps
+from .part import Part
 from .recipe import TTTRecipe
+
+SHARED_FROM = 8192  # tokens from which on a document is worth all ranks
+PLACES = 1024
+NO_GUESS = -1
 
 
 @dataclass(frozen=True)
@@ -66,44 +72,80 @@ def estimate(
     vocabulary: DraftVocabulary,
     recipe: TTTRecipe,
     k: int,
-    world: Group | None = None,
+    mesh: Mesh | None = None,
+    layout: Kind = "zigzag",
+    *,
+    shared_from: int = SHARED_FROM,
 ) -> Estimate:
-    """Acceptance of greedy chains on greedy documents, in full precision. ValueError for a sampled document.
+    """Acceptance of greedy chains on greedy documents. ValueError for a sampled document.
 
-    With `world` each rank takes every so-manieth document, and all get the counts of all.
+    In full precision on a CPU; on a GPU in the recipe's, whose attention needs no score matrix. With a mesh each rank
+    takes every so-manieth document, a document of `shared_from` tokens or more is shared by all, and all get the
+    counts of all.
     """
     if sampled := next((document for document in documents if not document.greedy), None):
         raise ValueError(f"answer {sampled.key} was sampled; the walk is exact on greedy answers only")
+    device = draft_device(draft)
     # However a draft was trained, its own branch is what a cache serves.
-    recipe = replace(recipe, bf16=False, mtp_branch="own")
+    recipe = replace(recipe, bf16=recipe.bf16 and device.type == "cuda", mtp_branch="own")
     steps = accepted = 0
     reached, right, asked = [0] * k, [0] * k, [0] * k
-    device = draft_device(draft)
-    for document in documents[world.rank :: world.size] if world else documents:
-        row = PackedRow.of([document])
-        [states] = source.read([document.tokens])
-        teacher = Teacher.of(row, states.last_TE.to(device), head, vocabulary)
-        features_1LF = states.features_TF[None].to(device, next(draft.parameters()).dtype)
-        correct = []
-        for step in ttt_steps(draft, row, features_1LF, recipe, depth(draft, k)):
-            at_P, counts_P = teacher.judged(row, step.step)
-            guessed_C = draft.logits(step.output_BLH[0, at_P[counts_P]], step.step).argmax(dim=-1)
-            hits = (guessed_C == teacher.drafted_P[counts_P]).tolist()
-            correct.append(hits)
-            right[step.step] += sum(hits)
-            asked[step.step] += len(hits)
+    mesh = mesh or Mesh.alone()
+    short = [one for one in documents if mesh.size == 1 or len(one.tokens) < shared_from]
+    mine = [(one, None) for one in short[mesh.world.rank :: mesh.size]]
+    for one in documents:
+        if mesh.size > 1 and len(one.tokens) >= shared_from:
+            mine.append((one, Part.of(PackedRow.of([one]), mesh, depth(draft, k), layout)))
+    for document, part in mine:
+        correct = guesses(draft, document, source, head, vocabulary, recipe, depth(draft, k), part)
+        if part is not None and mesh.world.rank:
+            continue  # the first one counts
+        for level, hits in enumerate(correct):
+            right[level] += sum(hits)
+            asked[level] += len(hits)
         for run in chain_runs(correct, document.answer_tokens, k, document.stopped):
             steps += 1
             accepted += run
             for level in range(run):
                 reached[level] += 1
-    if world:
-        counts = torch.tensor([steps, accepted, *reached, *right, *asked], device=device)
-        steps, accepted, *rest = world.all_reduce(counts, "held-out chains").tolist()
-        reached, right, asked = rest[:k], rest[k : 2 * k], rest[2 * k :]
+    counts = torch.tensor([steps, accepted, *reached, *right, *asked], device=device)
+    steps, accepted, *rest = mesh.world.all_reduce(counts, "held-out chains").tolist()
+    reached, right, asked = rest[:k], rest[k : 2 * k], rest[2 * k :]
     survival = tuple(count / steps if steps else 0.0 for count in reached)
     marginal = tuple(hits / count if count else 0.0 for hits, count in zip(right, asked, strict=True))
     return Estimate(len(documents), steps, accepted, survival, marginal)
+
+
+def guesses(
+    draft: TrainedDraft,
+    document: Document,
+    source: StateSource,
+    head: Linear,
+    vocabulary: DraftVocabulary,
+    recipe: TTTRecipe,
+    steps: int,
+    part: Part | None,
+) -> list[list[bool]]:
+    """For each depth, whether the guess at each place that counts is right; with `part` all ranks work at it."""
+    row = PackedRow.of([document])
+    [states] = part.states(source) if part else source.read([document.tokens])
+    device = draft_device(draft)
+    teacher = Teacher.of(row, states.last_TE.to(device), head, vocabulary, keep=False, part=part)
+    features_1LF = states.features_TF[None].to(device, next(draft.parameters()).dtype)
+    right_KL = torch.full((steps, features_1LF.shape[1]), NO_GUESS, dtype=torch.int8, device=device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
+        for step in ttt_steps(draft, row, features_1LF, recipe, steps, part=part):
+            judged = part.judged(step.step) if part else teacher.judged(row, step.step)
+            at_P, counts_P = (x.to(device) for x in judged)
+            drafted_C, at_C = teacher.drafted_P[counts_P], at_P[counts_P]
+            # A few places at a time: logits of a long text are gigabytes.
+            for places, wanted in zip(at_C.split(PLACES), drafted_C.split(PLACES), strict=True):
+                guessed = draft.logits(step.output_BLH[0, places], step.step).argmax(dim=-1)
+                right_KL[step.step, places] = (guessed == wanted).to(torch.int8)
+    if part:
+        shards = part.mesh.world.all_gather(right_KL, "held-out guesses")
+        right_KL = part.layout.join(list(shards), dim=1)
+    return [[bool(one) for one in row if one != NO_GUESS] for row in right_KL.tolist()]
 
 
 def depth(draft: TrainedDraft, k: int) -> int:

@@ -172,7 +172,7 @@ def train(
             )
         look = None
         if counters.step % recipe.evaluate_every == 0 or counters.step == recipe.steps:
-            look = estimate(draft, held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh.world)
+            look = estimate(draft, held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout)
             length, survival = f"{look.acceptance_length:.4f}", (f"{s:.4f}" for s in look.survival)
             if writes:
                 looks.add(counters.step, counters.tokens, length, *survival)

@@ -140,16 +140,16 @@ def run(
         raise ValueError(
             "draft 'heads' has no attention to share among ranks: train it on one, without ring or ulysses"
         )
-    target = load_target(target_name, device=device)
+    # With states on disk the target's layers are needed only by whoever makes them.
+    target = load_target(target_name, device=device, layers=features is None)
     folders = [folder for name in data for folder in find(name, target_name)]
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
     draft, vocabulary = start_from(begin, recipe, target) if begin else build(recipe, target, read.training)
-    needed = [*read.training, *read.held_out]
-    if mesh.world.rank == 0:
-        source = states_source(target, draft.config.feature_layers, features, needed, filled)
-    mesh.world.meet("target states are there")
-    if mesh.world.rank > 0:
-        source = states_source(target, draft.config.feature_layers, features, needed, filled)
+    layers = draft.config.feature_layers
+    if features is None:
+        source: StateSource = Online(target.model, layers)
+    else:
+        source = stored_states(target, layers, features, [*read.training, *read.held_out], filled, mesh)
     identity = identity_of(recipe, target, read.training) | {"begin": fingerprint(begin) if begin else None}
     # Under the names of the command line.
     meant = {**asdict(recipe), "target": target.name, "data": identity["documents"], "start-from": identity["begin"]}
@@ -162,7 +162,7 @@ def run(
     )  # fmt: skip
     best, _ = start_from(out, recipe, target)
     found = {
-        domain: estimate(best, chosen, source, target.model.head, vocabulary, recipe, recipe.k, mesh.world)
+        domain: estimate(best, chosen, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout)
         for domain, chosen in by_domain(read.held_out).items()
     }
     last = (out / "loss.csv").read_text().splitlines()[-1].split(",")
@@ -198,27 +198,36 @@ def run(
     return report
 
 
-def states_source(
+def stored_states(
     target: Target,
     layers: Sequence[int],
-    features: Path | None,
+    features: Path,
     needed: Sequence[Document],
     filled: Callable[[int, int], None],
-) -> StateSource:
-    """The target in the loop, or a directory of its states, completed first."""
-    online = Online(target.model, layers)
-    if features is None:
-        return online
-    store = FeatureStore(features, FeatureSettings(target.name, fingerprint(target.directory), tuple(layers)))
-    missing = len(needed) - sum(store.holds(document.tokens) for document in needed)
+    mesh: Mesh,
+) -> FeatureStore:
+    """A directory of the target's states, completed first, each rank its share; the target's layers are gone then."""
+    settings = FeatureSettings(target.name, fingerprint(target.directory), tuple(layers))
+    first = mesh.world.rank == 0
+    store = FeatureStore(features, settings) if first else None
+    mesh.world.meet("states on disk are whole")
+    store = store or FeatureStore(features, settings, check=False)
+    missing = sorted(
+        {one.tokens for one in needed if not store.holds(one.tokens)}, key=lambda tokens: (len(tokens), tokens)
+    )
+    mine = missing[mesh.world.rank :: mesh.size]
     finished = 0
 
     def done(count: int) -> None:
         nonlocal finished
         finished += count
-        filled(finished, missing)
+        filled(finished, len(mine))
 
-    store.fill(online, [document.tokens for document in needed], done=done)
+    if mine:
+        whole = load_target(target.name, device=target.model.device)
+        store.fill(Online(whole.model, layers), mine, done=done)
+    mesh.world.meet("target states are there")
+    store.refresh()
     return store
 
 
