@@ -23,6 +23,7 @@ from . import flash_attn, flash_attn_4
 
 Kernel = Literal["auto", "reference", "cpu_flash", "cuda_flash", "flash_attn", "flash_attn_4"]
 KERNELS = ("auto", "reference", "cpu_flash", "cuda_flash", "flash_attn", "flash_attn_4")
+MOST_SCORES = 16e9  # bytes of a score matrix that the reference may write down on a GPU
 THEIRS = {"flash_attn": flash_attn, "flash_attn_4": flash_attn_4}  # packages, the preferred last
 aten = torch.ops.aten
 
@@ -125,6 +126,13 @@ def cuda_flash_backward(
 
 def reference_scores(q: torch.Tensor, k: torch.Tensor, causal: bool, scale: float) -> torch.Tensor:
     """Scaled, masked scores (B, K, G, S, T)."""
+    needed = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * q.element_size()
+    if q.is_cuda and needed > MOST_SCORES:
+        dtype = str(q.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"attention of {q.shape[2]} queries over {k.shape[2]} keys in {dtype} would write a score matrix of "
+            f"{needed / 1e9:.0f} GB: the flash kernels of a GPU need float16 or bfloat16 (--bf16)"
+        )
     grouped = q.unflatten(1, (k.shape[1], -1))
     scores = torch.einsum("bkgsd,bktd->bkgst", grouped, k) * scale
     if causal:

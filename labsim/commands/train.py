@@ -123,7 +123,7 @@ def command(
         with writing_to(out) if first else nullcontext(), wrong_values_exit_2():
             from ..parallel.meeting import joined
 
-            with joined(ring, ulysses, timeout_seconds=rank_timeout) as mesh:
+            with joined(ring, ulysses, device=device, timeout_seconds=rank_timeout) as mesh:
                 places = {"features": features, "begin": begin, "any_template": any_template, "device": device}
                 places |= {"mesh": mesh, "layout": layout}
                 report = run(target_name, draft, data, domains, out, fresh, places, settings)

@@ -25,24 +25,32 @@ PREFIX = "labsim"
 
 
 @contextmanager
-def joined(ring: int, ulysses: int, *, timeout_seconds: float = REMOTE_TIMEOUT_SECONDS) -> Iterator[Mesh]:
+def joined(
+    ring: int, ulysses: int, *, device: str | None = None, timeout_seconds: float = REMOTE_TIMEOUT_SECONDS
+) -> Iterator[Mesh]:
     """The mesh of a job that torchrun started; of one rank when nobody did.
 
-    NCCL on GPUs, one per local rank, else gloo.
+    NCCL on GPUs, one per local rank; gloo with `device="cpu"`, or where there is no GPU.
 
     Raises:
-        ValueError: degrees that do not multiply to the number of ranks.
+        ValueError: degrees that do not multiply to the number of ranks, or more ranks here than GPUs.
     """
     world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     check_degrees(world, ring, ulysses)
     if world == 1:
         yield Mesh.alone()
         return
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    backend = "nccl" if device == "cuda" else "gloo"
-    with meet(backend, device, rank, world, ring, ulysses, timeout_seconds, None) as mesh:
+    kind = "cuda" if torch.cuda.is_available() and device != "cpu" else "cpu"
+    if kind == "cuda":
+        local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local >= gpus:
+            raise ValueError(
+                f"local rank {local} on a machine with {gpus} GPU{'s' * (gpus != 1)}: NCCL needs one per rank; right "
+                f"is --nproc-per-node {gpus}, or --device cpu for gloo"
+            )
+        torch.cuda.set_device(local)
+    backend = "nccl" if kind == "cuda" else "gloo"
+    with meet(backend, kind, rank, world, ring, ulysses, timeout_seconds, None) as mesh:
         yield mesh
 
 

@@ -196,9 +196,11 @@ def add_gradients(draft: TrainedDraft, mesh: Mesh) -> None:
     """Every rank's gradient becomes the sum over ranks, in one message."""
     parameters = [parameter for parameter in draft.parameters() if parameter.requires_grad]
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
+    for parameter in parameters:
+        parameter.grad = None  # gigabytes, which the message and its sum need
     summed = mesh.world.all_reduce(flat, "gradients").split([p.numel() for p in parameters])
     for parameter, part in zip(parameters, summed, strict=True):
-        parameter.grad = part.view_as(parameter).clone()
+        parameter.grad = part.view_as(parameter)
 
 
 def add_figures(
