@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ MAX_K = 1000
 TTT_STEPS = click.IntRange(1, 64)
 ROW_TOKENS = click.IntRange(8, LONGEST_CONTEXT)
 RANKS = click.IntRange(1, 4096)
+FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 # Every generator of random numbers in use takes these.
 SEED = click.IntRange(0, 2**32 - 1)
 
@@ -90,11 +93,20 @@ def make_writable(out: Path) -> None:
 
 @contextmanager
 def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Progress]:
-    """A bar on stderr, which goes away when an error comes: the error is one line."""
+    """A bar on stderr, which goes away when an error comes: the error is one line.
+
+    Where stderr is a file (a batch job's log) there is no bar to redraw: a line from time to time instead.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
-    progress = Progress(*columns, console=Console(stderr=True), disable=hidden)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        progress = Progress(console=console, disable=True)
+        with nullcontext() if hidden else lines_from_time_to_time(progress):
+            yield progress
+        return
+    progress = Progress(*columns, console=console, disable=hidden)
     progress.start()
     try:
         yield progress
@@ -104,6 +116,33 @@ def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Pro
         progress.live.stop()
         raise
     progress.stop()
+
+
+@contextmanager
+def lines_from_time_to_time(progress: Progress) -> Iterator[None]:
+    """Lines such as `training: step 60  loss 3.1, 60/300, 0:02:10 left` on stderr while the block runs."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        said: dict[int, str] = {}
+        wait = FIRST_LINE_SECONDS
+        while not ended.wait(wait):
+            wait = LINE_SECONDS
+            for task in progress.tasks:
+                left = f", {timedelta(seconds=round(task.time_remaining))} left" if task.time_remaining else ""
+                count = f"{task.completed:g}/{task.total:g}" if task.total else f"{task.completed:g}"
+                line = f"{task.description}, {count}"
+                if task.visible and task.completed and said.get(task.id) != line:
+                    click.echo(line + left, err=True)
+                    said[task.id] = line
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def given(*names: str) -> list[str]:

@@ -172,10 +172,14 @@ def run(
     with progress_bar(*columns, hidden=mesh.world.rank > 0) as progress:
         states = progress.add_task("target states", total=1, visible=places["features"] is not None)
         training = progress.add_task("training", total=recipe.steps)
-        length = ""
+        length, resumed = "", None
 
         def told(report: Report) -> None:
-            nonlocal length
+            nonlocal length, resumed
+            if resumed is None and mesh.world.rank == 0:
+                resumed = report.counters.step - 1
+                if resumed:
+                    progress.console.print(f"{out}: goes on behind step {resumed} of {recipe.steps}")
             if report.held_out:
                 length = f"  held-out acceptance length {report.held_out.acceptance_length:.3f}"
             depths = " ".join(f"{share:.2f}" for share in report.per_depth_accuracy)
