@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,13 @@ class Check:
 
 
 LONGEST_FINDING = 600
+
+# What is being done, how many parts of it are finished, and of how many.
+Told = Callable[[str, int, int], object]
+
+
+def untold(what: str, done: int, total: int) -> None:
+    """For whoever does not want to hear."""
 
 
 def ok(name: str, finding: str) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -89,8 +89,11 @@ def make_writable(out: Path) -> None:
 
 
 @contextmanager
-def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Progress]:
-    """A bar on stderr, which goes away when an error comes: the error is one line."""
+def progress_bar(*columns: ProgressColumn, hidden: bool = False, transient: bool = False) -> Iterator[Progress]:
+    """A bar on stderr, which goes away when an error comes: the error is one line.
+
+    A `transient` one goes away in any case, and leaves nothing in a log file.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
@@ -99,11 +102,25 @@ def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Pro
     try:
         yield progress
     except BaseException:
-        # The display alone: stopping the whole bar prints an empty line into a log.
-        progress.live.transient = True
-        progress.live.stop()
+        transient = True
         raise
-    progress.stop()
+    finally:
+        if transient:
+            # The display alone: stopping the whole bar prints an empty line into a log.
+            progress.live.transient = True
+            progress.live.stop()
+        else:
+            progress.stop()
+
+
+@contextmanager
+def examination_bar(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A transient bar for a doctor. Yields what is to be told: what is looked at, how many are done, of how many."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    with progress_bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), transient=True) as progress:
+        bar = progress.add_task(first, total=None)
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 def given(*names: str) -> list[str]:
