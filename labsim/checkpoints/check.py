@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ..models.fields import abridged, printable
+
 Status = Literal["ok", "fault", "warning", "not checked"]
 
 
@@ -56,8 +58,7 @@ def unchecked(name: str, why: str) -> Check:
 
 def plain(finding: str) -> str:
     """One line of printable characters, not endless: names and values in it come from a stranger's file."""
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in finding)
-    return text if len(text) <= LONGEST_FINDING else f"{text[: LONGEST_FINDING - 100]}...{text[-80:]}"
+    return abridged(printable(finding), LONGEST_FINDING)
 
 
 def listed(names: object, most: int = 4) -> str:

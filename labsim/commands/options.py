@@ -45,6 +45,18 @@ class NumberList(click.ParamType):
         return numbers
 
 
+class GivenPath(click.Path):
+    """The name of a file or directory. An empty one is refused: `pathlib` would take it for the current directory."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            kinds = [kind for kind, okay in (("file", self.file_okay), ("directory", self.dir_okay)) if okay]
+            self.fail(f"the name is empty; right is the name of a {' or '.join(kinds)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @contextmanager
 def wrong_values_exit_2() -> Iterator[None]:
     """Turn a ValueError, which names value and allowed range, and a file that fails into a usage error."""
