@@ -29,7 +29,7 @@ from ..drafts.eagle_dialects import DraftConfig
 from ..models.load import Target
 from ..sim.intervals import Interval, wilson
 from ..train.ttt.data import Document
-from .check import Check, fault, ok, unchecked, warning
+from .check import Check, Told, fault, ok, unchecked, untold, warning
 from .curve import Curve, Texts, commonest, greedy_texts, measure, read_texts
 from .on_disk import OnDisk
 from .served import Served, served
@@ -70,7 +70,12 @@ class Behaviour:
 
 
 def behave(
-    disk: OnDisk, config: DraftConfig, facts: TargetFacts, target: Target, texts: Sequence[Document] | None = None
+    disk: OnDisk,
+    config: DraftConfig,
+    facts: TargetFacts,
+    target: Target,
+    texts: Sequence[Document] | None = None,
+    told: Told = untold,
 ) -> Behaviour:
     """Run it. A draft that cannot be run is not an error: the static checks have named why."""
     try:
@@ -82,10 +87,12 @@ def behave(
         return Behaviour(None, (), (unchecked("acceptance", "it cannot be run: weights that are not numbers"),))
     others = list(variants(draft, disk, facts))
     layers = {layer for one in (draft, *(other.served for other in others)) for layer in one.layers}
-    texts = greedy_texts(target) if texts is None else texts
+    texts = greedy_texts(target, told=told) if texts is None else texts
     read = read_texts(target, texts, sorted(layers))
-    configured = measure(draft, read)
-    tried = [compare(variant, configured, read) for variant in others]
+    configured, tried = measure(draft, read), []
+    for variant in others:
+        told("other wirings", len(tried), len(others))
+        tried.append(compare(variant, configured, read))
     tried.sort(key=lambda one: one.gain, reverse=True)
     checks = [
         acceptance_check(configured, tried, commonest(read)),

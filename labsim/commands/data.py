@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, make_writable, print_json, progress_bar, writing_to, wrong_values_exit_2
+from .options import SEED, GivenPath, make_writable, print_json, progress_bar, writing_to, wrong_values_exit_2
 
 LOG_SECONDS = 30
 
@@ -17,7 +17,7 @@ def command() -> None:
 
 
 @command.command("prompts")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="JSONL file to write.")
+@click.option("--out", type=GivenPath(dir_okay=False, path_type=Path), required=True, help="JSONL file to write.")
 @click.option("--chat", type=click.IntRange(min=0), default=0)
 @click.option("--code", type=click.IntRange(min=0), default=0)
 @click.option("--agent", type=click.IntRange(min=0), default=0)
@@ -52,12 +52,12 @@ def prompts(out: Path, seed: int, **counts: int) -> None:
 @click.option(
     "--prompts",
     "prompt_files",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     required=True,
     help="JSONL of prompts; may be given several times.",
 )
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
+@click.option("--out", type=GivenPath(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
 @click.option("--max-new-tokens", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, help="Answers per prompt.")
@@ -224,8 +224,8 @@ def run(
 
 
 @command.command("text")
-@click.argument("answers", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A JSONL file. Default: stdout.")
+@click.argument("answers", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=GivenPath(dir_okay=False, path_type=Path), help="A JSONL file. Default: stdout.")
 def text(answers: Path, out: Path | None) -> None:
     """Answers as text, one JSON object per line: prompt, sample, domain, finish, text.
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import GivenPath, print_json, wrong_values_exit_2
 
 FORMATS = ("vllm", "speculators")
 
 
 @click.command("export")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=GivenPath(path_type=Path))
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="A directory that is not there yet.")
+@click.option("--out", type=GivenPath(path_type=Path), required=True, help="A directory that is not there yet.")
 @click.option("--target", "target_name", help="nano, smollm2, a directory or a Hugging Face id. Default: as it says.")
 @click.option("--dtype", type=click.Choice(("fp16", "bf16", "fp32")), default="fp16", show_default=True)
 @click.option("--k", type=click.IntRange(1, 64), default=3, show_default=True, help="Drafted tokens per step.")

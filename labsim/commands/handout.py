@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from .options import make_writable, print_json, wrong_values_exit_2
+from .options import GivenPath, make_writable, print_json, wrong_values_exit_2
 
 
 @click.command("handout")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=GivenPath(path_type=Path, dir_okay=False),
     default=Path("build/labsim-handout.zip"),
     show_default=True,
     help="The archive.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from math import isfinite
@@ -46,6 +46,18 @@ class NumberList(click.ParamType):
         except ValueError:
             self.fail(f"{value!r} is not a list of {word} separated by commas, such as 1,32,128", param, ctx)
         return numbers
+
+
+class GivenPath(click.Path):
+    """The name of a file or directory. An empty one is refused: `pathlib` would take it for the current directory."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            kinds = [kind for kind, okay in (("file", self.file_okay), ("directory", self.dir_okay)) if okay]
+            self.fail(f"the name is empty; right is the name of a {' or '.join(kinds)}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @contextmanager
@@ -92,10 +104,11 @@ def make_writable(out: Path) -> None:
 
 
 @contextmanager
-def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Progress]:
+def progress_bar(*columns: ProgressColumn, hidden: bool = False, transient: bool = False) -> Iterator[Progress]:
     """A bar on stderr, which goes away when an error comes: the error is one line.
 
-    Where stderr is a file (a batch job's log) there is no bar to redraw: a line from time to time instead.
+    A `transient` one goes away in any case. Where stderr is a file (a batch job's log) there is no bar to redraw: a
+    line from time to time instead, and nothing of a transient one.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -103,7 +116,7 @@ def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Pro
     console = Console(stderr=True)
     if not console.is_terminal:
         progress = Progress(console=console, disable=True)
-        with nullcontext() if hidden else lines_from_time_to_time(progress):
+        with nullcontext() if hidden or transient else lines_from_time_to_time(progress):
             yield progress
         return
     progress = Progress(*columns, console=console, disable=hidden)
@@ -111,11 +124,25 @@ def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Pro
     try:
         yield progress
     except BaseException:
-        # The display alone: stopping the whole bar prints an empty line into a log.
-        progress.live.transient = True
-        progress.live.stop()
+        transient = True
         raise
-    progress.stop()
+    finally:
+        if transient:
+            # The display alone: stopping the whole bar prints an empty line into a log.
+            progress.live.transient = True
+            progress.live.stop()
+        else:
+            progress.stop()
+
+
+@contextmanager
+def examination_bar(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A transient bar for a doctor. Yields what is to be told: what is looked at, how many are done, of how many."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    with progress_bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), transient=True) as progress:
+        bar = progress.add_task(first, total=None)
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 @contextmanager

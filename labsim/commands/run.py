@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import print_json
+from .options import GivenPath, print_json
 
 if TYPE_CHECKING:
     from ..lab.budget import Budget
@@ -36,15 +36,15 @@ class MemorySize(click.ParamType):
 
 
 @click.command("run")
-@click.argument("notebooks", nargs=-1, required=True, metavar="NOTEBOOK...", type=click.Path(path_type=Path))
+@click.argument("notebooks", nargs=-1, required=True, metavar="NOTEBOOK...", type=GivenPath(path_type=Path))
 @click.option("--scale", metavar="NAME", help='The notebook\'s parameter `scale` (its own default is "ci").')
 @click.option("--seed", metavar="N", help="The notebook's parameter `seed` (its own default is 0).")
 @click.option("-p", "--parameter", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Any other parameter.")
 @click.option("--solve", is_flag=True, help="Run the exercises' solutions.")
 @click.option("--deadline", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True, metavar="S")
 @click.option("--memory", type=MemorySize(), default="4GB", show_default=True, help="Cap over all processes of a run.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Keep executed notebooks here.")
-@click.option("--metrics", type=click.Path(path_type=Path, file_okay=False), help="Write the metrics here, as NN.json.")
+@click.option("--out", type=GivenPath(path_type=Path, file_okay=False), help="Keep executed notebooks here.")
+@click.option("--metrics", type=GivenPath(path_type=Path, file_okay=False), help="Write the metrics here, as NN.json.")
 @click.option("--update-budget", is_flag=True, help="Record the processor time as the notebook's budget.")
 @click.option("--no-golden", is_flag=True, help="Do not compare the metrics with tests/golden/NN.json.")
 @click.option("--update-golden", is_flag=True, help="Write the metrics to the golden files, keeping the tolerances.")

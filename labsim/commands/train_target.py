@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from ..sim.errors import unknown_name
-from .options import SEED, print_json, wrong_values_exit_2
+from .options import SEED, GivenPath, print_json, wrong_values_exit_2
 
 TARGETS = ("nano",)
 
 
 @click.command("train-target")
 @click.argument("target")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where to write. Default: ./nano.")
+@click.option("--out", type=GivenPath(file_okay=False, path_type=Path), help="Where to write. Default: ./nano.")
 @click.option(
     "--minutes", type=float, help="Budget in minutes of training (default 60); the schedule follows the clock."
 )

@@ -146,7 +146,7 @@ def test_heads_are_written_as_medusa_computes_them(tmp_path: Path, target: Path)
 def test_eagle_1_is_written_without_its_bias_or_not_at_all(tmp_path: Path, target: Path) -> None:
     draft = EagleDraft(EagleConfig.eagle1(TARGET), embedding(), embedding())
     source = saved(tmp_path / "draft", draft)
-    with pytest.raises(ValueError, match=r"fc\.bias is not zero"):
+    with pytest.raises(ValueError, match=r"fc\.bias is not zero.* stops its loader.*SGLang computes the bias"):
         export(source, tmp_path / "out", "vllm", target_name=str(target))
     tensors = load_file(source / "model.safetensors")
     tensors["fc.bias"].zero_()

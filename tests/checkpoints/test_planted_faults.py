@@ -82,6 +82,16 @@ def test_the_healthy_draft_passes_everything(target: Target, texts: list[Documen
     assert {"name", "status", "finding", "symptom", "remedy"} == set(document["checks"][0])
 
 
+def test_the_behavioural_check_says_how_far_it_is(target: Target) -> None:
+    told: list[tuple[str, int, int]] = []
+    texts = greedy_texts(target, 3, 8, told=lambda *said: told.append(said))
+    assert told == [("greedy answers", done, 3) for done in range(4)]
+    told.clear()
+    found = examine(HEALTHY, "nano", load=lambda name: target, texts=texts, told=lambda *said: told.append(said))
+    tried = len(found.behaviour.tried)
+    assert told == [("other wirings", done, tried) for done in range(tried)]
+
+
 def test_an_embedding_that_is_not_the_targets(target: Target, tmp_path: Path) -> None:
     embedding = target.model.embedding_VE.half()
     for factor, name in ((1, "embedding copy"), (0, "embedding copy: differs")):

@@ -13,10 +13,11 @@ import torch
 
 from ...features.source import Online, StateSource
 from ...features.store import FeatureSettings, FeatureStore, fingerprint
+from ...models.fields import shown
 from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
-from ...models.load import Target, load_target
-from ...models.paths import data_directory, expanded
+from ...models.load import Target, directory_called, load_target
+from ...models.paths import data_directory
 from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
@@ -44,14 +45,13 @@ class Data:
 
 def find(name: str, target_name: str) -> list[Path]:
     """Directories of answers: a directory itself, or `shipped` for those in `data/answers/<target>`."""
-    path = expanded(name)
-    if path.is_dir():
-        return [path]
+    if directory := directory_called(name):
+        return [directory]
     shipped = data_directory() / "answers" / Path(target_name).name
     if name == "shipped" and shipped.is_dir():
         return sorted(child for child in shipped.iterdir() if (child / "settings.json").exists())
     raise ValueError(
-        f"data {name!r} is neither a directory of answers (labsim data generate) nor 'shipped', "
+        f"data {shown(name)} is neither a directory of answers (labsim data generate) nor 'shipped', "
         f"which stands for the project's own answers of nano and smollm2"
     )
 
