@@ -189,5 +189,5 @@ def write(out: Path, data: bytes, document: dict[str, object], target: TargetFac
 def serve_line(out: Path, target: TargetFacts, how: str, k: int) -> str:
     """The command that serves it with vLLM; the target by its hub id or its directory."""
     model = target.name if target.known_by_name and "/" in target.name else str(target.directory)
-    settings = {"model": str(out), "method": how, "num_speculative_tokens": k}
+    settings = {"model": str(out.resolve()), "method": how, "num_speculative_tokens": k}
     return shlex.join(["vllm", "serve", model, "--speculative-config", json.dumps(settings)])

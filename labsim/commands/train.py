@@ -164,8 +164,13 @@ def run(
     if unknown := [domain for domain in chosen if domain not in DOMAINS]:
         raise ValueError(f"unknown domain {unknown[0]!r} in --domains (known: {', '.join(DOMAINS)})")
     mesh = places["mesh"]
-    if fresh and mesh.world.rank == 0:
-        for name in (NAME, "loss.csv", "held_out.csv"):
+    if mesh.world.rank == 0:
+        if not fresh and (out / "model.safetensors").exists() and not (out / NAME).exists():
+            raise ValueError(
+                f"{out} holds a draft that no training has left there, and it would be replaced: give another --out, "
+                "or --fresh"
+            )
+        for name in (NAME, "loss.csv", "held_out.csv") if fresh else ():
             (out / name).unlink(missing_ok=True)
     mesh.world.meet("old state is gone")
     recipe = TTTRecipe(draft=draft, **settings)
