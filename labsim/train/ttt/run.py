@@ -13,6 +13,7 @@ import torch
 
 from ...features.source import Online, StateSource
 from ...features.store import FeatureSettings, FeatureStore, fingerprint
+from ...models.config import read_json
 from ...models.fields import shown
 from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
@@ -194,7 +195,7 @@ def run(
         "out": str(out),
     }
     if mesh.world.rank == 0:
-        write_recipe(out, recipe, report, read)
+        write_recipe(out, recipe, report, read, begin)
     return report
 
 
@@ -261,8 +262,10 @@ def measure_peak(
         draft.zero_grad(set_to_none=True)
 
 
-def write_recipe(out: Path, recipe: TTTRecipe, report: dict[str, object], read: Data) -> None:
-    """OUT/recipe.json: what made the draft, and what it reached."""
+def write_recipe(
+    out: Path, recipe: TTTRecipe, report: dict[str, object], read: Data, begin: Path | None = None
+) -> None:
+    """OUT/recipe.json: what made the draft, and what it reached; under `begin` the recipe of the draft before it."""
     summary = {
         "recipe": asdict(recipe),
         "data": read.sources,
@@ -271,4 +274,7 @@ def write_recipe(out: Path, recipe: TTTRecipe, report: dict[str, object], read: 
         "result": {key: value for key, value in report.items() if key != "out"},
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     }
+    if begin is not None:
+        before = begin / "recipe.json"
+        summary["begin"] = read_json(before) if before.exists() else {"draft": begin.name}
     write_atomically(out / "recipe.json", (json.dumps(summary, indent=2) + "\n").encode())
