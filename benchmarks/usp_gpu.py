@@ -123,7 +123,7 @@ def rates(seq: int, worlds: Sequence[int], repeats: int, device: str) -> dict:
             found["ranks"][ranks] = fraction(seq, 1.0, lambda: one_call(whole), together, repeats, device)
         return found
     found["where"] = "one process and GPU per rank"
-    with joined(world, 1) as mesh:
+    with joined(world, 1, device=device) as mesh:
         whole, layout = draw(seq, device), Layout(seq, world)
         parts = [layout.cut(x, 2, mesh.ring.rank) for x in whole]
         row = fraction(seq, 1 / world, lambda: one_call(whole), lambda: ring(mesh, layout, parts), repeats, device)
