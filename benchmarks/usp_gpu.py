@@ -306,7 +306,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch sees no CUDA GPU here; --device cpu is for a smoke test of small sizes")
-    if asked.device == "cpu" and not asked.memory:
+    if asked.device == "cpu" and not asked.memory and asked.only != "rate":
         parser.error("--device cpu needs --memory, gigabytes that stand for a GPU's")
     worlds = [int(one) for one in asked.sp.split(",")]
     report: dict[str, object] = {
