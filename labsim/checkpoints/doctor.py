@@ -21,6 +21,7 @@ from ..train.ttt.data import Document
 from .behaviour import Behaviour, behave
 from .beside import beside_checks
 from .check import Check, Told, unchecked, untold
+from .damage import damage_checks
 from .layers import layer_checks
 from .mapping import mapping_checks
 from .norms import norm_checks, norm_output_note
@@ -112,7 +113,8 @@ def examine(
     directory = disk.directory
     checks = [*disk.checks]
     if disk.kind == "small":
-        return Diagnosis(directory, target_name, disk.kind, disk.dialect, (*checks, *small_checks(disk, facts)))
+        checks += [*small_checks(disk, facts), *(damage_checks(disk) if disk.tensors else ())]
+        return Diagnosis(directory, target_name, disk.kind, disk.dialect, tuple(checks))
     config: DraftConfig | None = None
     if disk.kind is not None:
         config, found = size_checks(disk, facts)
@@ -162,7 +164,7 @@ def static_checks(disk: OnDisk, config: DraftConfig | None, facts: TargetFacts) 
     else:
         checks += [unchecked(name, "there are no weights to look at") for name in ("d2t", "tensors")]
     if disk.tensors:
-        checks += value_checks(disk) + norm_checks(disk)
+        checks += value_checks(disk) + damage_checks(disk) + norm_checks(disk)
     if disk.raw:
         if disk.eagle3:
             checks.append(norm_output_note(disk.raw))

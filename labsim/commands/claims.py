@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import GivenPath, print_json
+from .options import GivenPath, making, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.claims.judge import Judged
@@ -58,8 +58,8 @@ def command(
         raise click.UsageError(str(error)) from error
     current = True
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+        with making(out.parent), wrong_values_exit_2():
+            out.write_text(text, encoding="utf-8")
     if check:
         current = check.exists() and check.read_text(encoding="utf-8") == text
     if as_json:

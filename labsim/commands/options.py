@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,7 @@ import click
 
 from ..models.config import LONGEST_CONTEXT
 from ..models.fields import shown
+from ..models.files import emptied_on_failure
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -76,21 +77,42 @@ def wrong_values_exit_2() -> Iterator[None]:
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use."""
+    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use.
+
+    Of work that fails before it has written anything, neither a new directory nor the lock stays.
+    """
     from filelock import FileLock, Timeout
 
-    make_writable(out)
-    lock = FileLock(out / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
-    except (OSError, NotImplementedError) as error:
-        raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
-    try:
+    with making(out):
+        path = out / ".lock"
+        fresh = not path.exists()
+        lock = FileLock(path, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise click.ClickException(
+                f"another process is writing to {out}: wait for it, or give another --out"
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
+        try:
+            yield
+        except BaseException:
+            # Still locked: whoever comes now is refused, and whoever comes next makes a lock of their own.
+            with suppress(OSError):
+                if fresh and [one.name for one in out.iterdir()] == [path.name]:
+                    path.unlink()
+            raise
+        finally:
+            lock.release()
+
+
+@contextmanager
+def making(out: Path) -> Iterator[None]:
+    """`make_writable`; where the work fails, what was made for it and is still empty is gone again."""
+    with emptied_on_failure(out):
+        make_writable(out)
         yield
-    finally:
-        lock.release()
 
 
 def make_writable(out: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import GivenPath, make_writable, print_json, wrong_values_exit_2
+from .options import GivenPath, making, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.slides.rendered import Finding
@@ -66,10 +66,8 @@ def command(
         if not notebook.is_file():
             raise click.UsageError(f"{notebook} is not a notebook; right: {known[0]} for example")
     out = out or Path("build") / ("slides-student" if student else "slides")
-    for folder in (out, pictures):
-        if folder:
-            make_writable(folder)
-    with failures_exit_1(), wrong_values_exit_2():
+    kept = making(pictures) if pictures else nullcontext()
+    with failures_exit_1(), making(out), kept, wrong_values_exit_2():
         ready = _executed(chosen, executed, solve=not student, jobs=jobs, no_run=no_run)
         there = {deck.name.removesuffix(SUFFIX) for deck in out.glob(f"*{SUFFIX}")}
         decks = {notebook.stem for notebook in chosen} | there

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, GivenPath, NumberList, make_writable, print_json, progress_bar, wrong_values_exit_2
+from .options import SEED, GivenPath, NumberList, making, print_json, progress_bar, wrong_values_exit_2
 
 
 @click.command("train-small")
@@ -54,9 +54,8 @@ def command(
     from ..models.smollm2 import TargetUnavailable
 
     settings = {"layers": layers or (0, 1), "epochs": epochs, "learning_rate": learning_rate, "seed": seed}
-    make_writable(out)
     try:
-        with wrong_values_exit_2():
+        with making(out), wrong_values_exit_2():
             report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from)
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
