@@ -129,6 +129,10 @@ def test_the_drawing_follows_the_configs(tmp_path: Path) -> None:
     assert [said.count("RMSNorm") for said in words] == [0, 3]
     assert [any(said.startswith("norm(a)") for said in side) for side in words] == [False, True]
     assert all("(after 2 layers)" in side[0] for side in words)
+    # Attention's output reaches a beside the feed-forward, too: two sums, and two lines that end at them.
+    assert all({"+  =  r", "+  =  a"} <= set(side) for side in words)
+    greys = [[line for line in ax.lines if line.get_color() == "#777777"] for ax in fig.axes]
+    assert [len(lines) for lines in greys] == [2, 2]
     fig.savefig(tmp_path / "both.png")
     with pytest.raises(ValueError, match="eagle1 cannot be drawn"):
         draw_drafts([EagleConfig.eagle1(SMALL)], ["EAGLE-1"])
