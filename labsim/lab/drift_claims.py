@@ -6,7 +6,7 @@
 
 A gain that a draft has in every situation is no gain in a special one. So for contexts and templates two figures count:
 the ratio there, and how much larger it is than in the draft's own situation. Both are ratios of accepted drafted tokens
-per step: the token that the target adds itself would pull a ratio of acceptance lengths to 1 wherever little is accepted.
+per step: the token that the target adds itself would pull a ratio of acceptance lengths to 1 where little is accepted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .ttt_causes import Spread, claim_verdict
 REPRODUCED, TREND, NOT = "reproduced", "the trend only", "not reproduced"
 OWN = CORNERS[0].name
 FLAT = 0.1  # a size that changes by less than a tenth over all depths is called flat
-# What a situation adds, as a factor on accepted tokens. The drift paper's abstract has 1.18x on acceptance length in long
-# context, which is at least that much of accepted tokens; for templates it gives both lengths in three situations.
+# What a situation adds, as a factor on accepted tokens. The drift paper's abstract has 1.18x on acceptance length in
+# long context, which is at least that much of accepted tokens; for templates it gives both lengths in three situations.
 LONG = (1.18, float("inf"))
 _THERE = [(after - 1) / (before - 1) for name, (before, after) in LENGTHS.items() if name != OWN]
 TEMPLATES = (min(_THERE), max(_THERE))
