@@ -40,7 +40,7 @@ QUESTIONS = (
             Option(
                 "The one with the longer acceptance on held-out answers.",
                 "That is what is served. On the page the copy without unrolling has the lower loss, and the other "
-                "one gains 0.10 tokens per step on it.",
+                "one gains 0.06 tokens per step on it.",
                 right=True,
             ),
             Option(
@@ -55,7 +55,7 @@ QUESTIONS = (
             ),
         ),
         numbers={
-            "0.10": "gain_of_a_few_ttt_steps",
+            "0.06": "gain_of_a_few_ttt_steps",
         },
     ),
     Question(
