@@ -92,8 +92,8 @@ QUESTIONS = (
         options=(
             Option(
                 "Only the acceptance length can tell: compare it with that of training, on known questions.",
-                "The worst wiring on the page falls from 1.21 to 1.00 tokens per step, with the same text. Lossless "
-                "decoding hides a sick draft.",
+                "The worst wiring on the page falls to 1.00 tokens per step, what no draft at all gives, with the same "
+                "text. Lossless decoding hides a sick draft.",
                 right=True,
             ),
             Option(
@@ -106,7 +106,6 @@ QUESTIONS = (
             ),
         ),
         numbers={
-            "1.21": "as_trained_length",
             "1.00": "worst_wiring_length",
         },
     ),

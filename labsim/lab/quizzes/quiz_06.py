@@ -6,7 +6,8 @@ QUESTIONS = (
     Question(
         id="06.q1",
         title="three accuracies",
-        text="From one evaluation. How many tokens per step will you see in serving with chains of three?",
+        text="From one evaluation of the chains that serving started. How many tokens per step does it see, with "
+        "chains of three?",
         code="depth                        1     2     3\n"
         "right at this depth        0.60  0.50  0.50\n"
         "right here and all before  0.60  0.40  0.30",
