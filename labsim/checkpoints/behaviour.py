@@ -31,6 +31,7 @@ from ..sim.intervals import Interval, wilson
 from ..train.ttt.data import Document
 from .check import Check, Told, fault, ok, unchecked, untold, warning
 from .curve import Curve, Texts, commonest, greedy_texts, measure, read_texts
+from .held_out import held_out_checks
 from .on_disk import OnDisk
 from .served import Served, served
 from .target import TargetFacts
@@ -96,6 +97,7 @@ def behave(
     tried.sort(key=lambda one: one.gain, reverse=True)
     checks = [
         acceptance_check(configured, tried, commonest(read)),
+        *held_out_checks(disk, draft, target, texts, read),
         *row_checks(draft, target),
         *embedding_checks(disk, target),
     ]

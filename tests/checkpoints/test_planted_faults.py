@@ -18,6 +18,7 @@ from labsim.checkpoints.behaviour import embedding_checks
 from labsim.checkpoints.curve import Curve, greedy_texts, measure, read_texts
 from labsim.checkpoints.doctor import Diagnosis, examine
 from labsim.checkpoints.faults import fault_named, faults, plant, symptom
+from labsim.checkpoints.held_out import held_out_checks, read_said, same_texts, walked
 from labsim.checkpoints.on_disk import read_directory
 from labsim.checkpoints.served import serve
 from labsim.features.source import Online
@@ -105,6 +106,52 @@ def test_an_embedding_that_is_not_the_targets(target: Target, tmp_path: Path) ->
 def test_a_draft_that_is_only_poor_is_no_fault(target: Target, texts: list[Document]) -> None:
     """Without training-time test a normed feedback happens to be a little better: a cure, not a wiring fault."""
     assert names(run(data_directory() / "ttt" / "nano" / "eagle3-ttt1", target, texts).checks, "fault") == []
+
+
+def test_weights_that_were_better_once_are_named(target: Target, texts: list[Document], tmp_path: Path) -> None:
+    """Noise on the layer: a draft that is still fair by itself. Its recipe remembers more."""
+    tensors, generator = read_directory(HEALTHY).tensors, torch.Generator().manual_seed(0)
+    for name, weight in tensors.items():
+        if weight.ndim == 2 and name.startswith("midlayer."):
+            noise = torch.randn(weight.shape, generator=generator) * weight.float().std()
+            tensors[name] = (weight.float() + 0.6 * noise).to(weight.dtype)
+    save_file(tensors, tmp_path / "model.safetensors")
+    shutil.copy(HEALTHY / "config.json", tmp_path)
+    assert run(tmp_path, target, texts).ok
+    shutil.copy(HEALTHY / "recipe.json", tmp_path)
+    assert names(run(tmp_path, target, texts).checks, "fault") == ["acceptance: below its training's"]
+
+
+def test_the_walk_over_the_same_texts_is_the_recipes_own_figure(target: Target) -> None:
+    disk = read_directory(HEALTHY)
+    said = read_said(disk)
+    same = same_texts(disk, target, said)
+    assert len(same) == said["all"].documents == 48
+    draft = serve(HEALTHY, target)
+    read = read_texts(target, same, draft.layers)
+    runs_P = measure(draft, read, 7).runs_P
+    steps, accepted = torch.tensor(
+        [walked(text, runs_P[read.text_P == index], 7) for index, text in enumerate(same)]
+    ).sum(0).tolist()  # fmt: skip
+    recipe = json.loads((HEALTHY / "recipe.json").read_text())
+    assert 1 + accepted / steps == pytest.approx(recipe["result"]["acceptance_length"], rel=0.01)
+
+
+def test_without_the_same_texts_the_interval_is_wide(
+    target: Target, texts: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recipe that says a little more than is seen on a few other texts is no fault; one that says far more is."""
+    monkeypatch.setattr("labsim.checkpoints.held_out.same_texts", lambda disk, target, said: [])
+    draft = serve(HEALTHY, target)
+    read = read_texts(target, texts, draft.layers)
+    for survival, status in (([0.45, 0.25, 0.15], "ok"), ([1.0, 1.0, 1.0], "fault")):
+        figures = {domain: {"documents": 12, "survival": survival} for domain in ("chat", "code", "agent")}
+        (tmp_path / "recipe.json").write_text(json.dumps({"result": {"held_out": figures}}))
+        disk = replace(read_directory(HEALTHY), directory=tmp_path)
+        assert [one.status for one in held_out_checks(disk, draft, target, texts, read)] == [status]
+    for damage in ({"survival": [2.0], "documents": 3}, {"survival": None}, {"documents": "x", "survival": [0.5]}):
+        (tmp_path / "recipe.json").write_text(json.dumps({"result": {"held_out": {"chat": damage}}}))
+        assert held_out_checks(disk, draft, target, texts, read) == []
 
 
 def test_a_draft_that_always_says_one_token_is_as_good_as_none(
