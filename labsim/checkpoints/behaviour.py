@@ -39,7 +39,7 @@ from .tensors import OWN_EMBEDDING
 from .variants import Variant, variants
 
 DRAWS, CONFIDENCE = 2000, 0.99
-LEAST_GAIN, LEAST_SHARE = 0.05, 0.10
+LEAST_GAIN, LEAST_SHARE = 0.05, 0.05
 NOTHING = 0.05  # of the first guesses: below it a draft is as good as none
 ROWS_LOOKED_AT = 256
 SAME_EMBEDDING = 0.01  # relative: rounding to half precision is 3e-4
@@ -182,6 +182,8 @@ def row_checks(draft: Served, target: Target) -> list[Check]:
     A head that was started from the target's rows stays near them: of a sample of rows, the nearest row of the target's
     head, among those that the draft vocabulary names, is each one's own. Where the nearest is another's, the mapping
     is of another training. Rows that resemble nothing were not started so, and nothing is said.
+
+    The mean row is taken off first: a vector added to all rows changes no probability, so training drifts along it.
     """
     module = draft.draft
     if not isinstance(module, EagleDraft) or module.config.generation != 3:
@@ -190,8 +192,9 @@ def row_checks(draft: Served, target: Target) -> list[Check]:
         return []
     vocab, size = target.model.config.vocab_size, len(draft.ids_N)
     rows = torch.linspace(0, size - 1, min(size, ROWS_LOOKED_AT)).long()
-    mine_RH = torch.nn.functional.normalize(module.lm_head.weight[rows].detach().float().cpu(), dim=-1)
-    theirs_VH = torch.nn.functional.normalize(target.model.head.weight_OI.float().cpu(), dim=-1)
+    mine_NH, theirs_VH = (x.detach().float().cpu() for x in (module.lm_head.weight, target.model.head.weight_OI))
+    mine_NH, theirs_VH = (torch.nn.functional.normalize(x - x.mean(dim=0), dim=-1) for x in (mine_NH, theirs_VH))
+    mine_RH = mine_NH[rows]
     nearest = (mine_RH @ theirs_VH.T).max(dim=-1)
     if float((nearest.values > 0.5).double().mean()) < 0.9:
         return [unchecked("head rows", "the head's rows are not near the target's: it was not started from them")]

@@ -28,6 +28,7 @@ from labsim.train.ttt.build import start_from
 from labsim.train.ttt.data import Document
 from labsim.train.ttt.estimate import estimate
 from labsim.train.ttt.recipe import TTTRecipe
+from labsim.train.ttt.run import run as train
 
 from .public_drafts import names
 
@@ -122,19 +123,23 @@ def test_weights_that_were_better_once_are_named(target: Target, texts: list[Doc
     assert names(run(tmp_path, target, texts).checks, "fault") == ["acceptance: below its training's"]
 
 
-def test_the_walk_over_the_same_texts_is_the_recipes_own_figure(target: Target) -> None:
-    disk = read_directory(HEALTHY)
+def test_the_walk_over_the_same_texts_is_the_recipes_own_figure(target: Target, tmp_path: Path) -> None:
+    """Of a draft that was trained on the shipped answers alone."""
+    recipe = TTTRecipe(draft="eagle3.1", ttt=1, steps=8, seq=512, draft_vocab_size=1024, evaluate_every=8, k=7)
+    train("nano", ["shipped"], recipe, tmp_path)
+    disk = read_directory(tmp_path)
     said = read_said(disk)
     same = same_texts(disk, target, said)
     assert len(same) == said["all"].documents == 48
-    draft = serve(HEALTHY, target)
+    draft = serve(tmp_path, target)
     read = read_texts(target, same, draft.layers)
     runs_P = measure(draft, read, 7).runs_P
     steps, accepted = torch.tensor(
         [walked(text, runs_P[read.text_P == index], 7) for index, text in enumerate(same)]
     ).sum(0).tolist()  # fmt: skip
-    recipe = json.loads((HEALTHY / "recipe.json").read_text())
-    assert 1 + accepted / steps == pytest.approx(recipe["result"]["acceptance_length"], rel=0.01)
+    found = json.loads((tmp_path / "recipe.json").read_text())
+    assert 1 + accepted / steps == pytest.approx(found["result"]["acceptance_length"], rel=0.01)
+    assert same_texts(read_directory(HEALTHY), target, read_said(read_directory(HEALTHY))) == []  # others were added
 
 
 def test_without_the_same_texts_the_interval_is_wide(
