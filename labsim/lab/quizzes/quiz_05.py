@@ -92,8 +92,8 @@ QUESTIONS = (
         options=(
             Option(
                 "Only the acceptance length can tell: compare it with that of training, on known questions.",
-                "The worst wiring on the page falls to 1.00 tokens per step, what no draft at all gives, with the same "
-                "text. Lossless decoding hides a sick draft.",
+                "The worst wiring on the page loses nearly all that the draft gains, with the same text. Lossless "
+                "decoding hides a sick draft.",
                 right=True,
             ),
             Option(
@@ -105,8 +105,5 @@ QUESTIONS = (
                 "Halves swapped, layers shifted, d2t ignored: all shapes fit, and no error comes.",
             ),
         ),
-        numbers={
-            "1.00": "worst_wiring_length",
-        },
     ),
 )
