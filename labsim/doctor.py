@@ -15,12 +15,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 1024**3
+CACHE_BYTES = 900_000_000  # what fetching SmolLM2 needs for a moment, see labsim.models.smollm2
 SET_UP = "run `make lab` in the project folder"
 
 
@@ -35,9 +37,16 @@ class Finding:
     optional: bool = False
 
 
-def examine() -> list[Finding]:
-    """Run every check, in the order in which a learner would meet the problem."""
-    return [check() for check in CHECKS]
+def examine(told: Callable[[str, int, int], object] = lambda what, done, total: None) -> list[Finding]:
+    """Run every check, in the order in which a learner would meet the problem.
+
+    `told` hears before each one what is looked at, how many are done, and of how many: torch alone takes seconds.
+    """
+    findings = []
+    for done, check in enumerate(CHECKS):
+        told(check.__name__.removeprefix("check_"), done, len(CHECKS))
+        findings.append(check())
+    return findings
 
 
 def can_run(findings: list[Finding]) -> bool:
@@ -181,6 +190,53 @@ def check_targets() -> Finding:
     return Finding("target weights", True, f"nano; {fetched}", optional=True)
 
 
+def check_cache() -> Finding:
+    """Fetched models and the assets of slides and site go there; the course's own model does not."""
+    from .models.paths import cache_directory
+    from .models.smollm2 import prepared
+
+    try:
+        path = cache_directory()
+        needed = 0 if prepared() else CACHE_BYTES
+    except ValueError as error:
+        return Finding("cache", False, str(error), "set LABSIM_CACHE to a folder that can be written", optional=True)
+    place, writable = writable_place(path)
+    if not writable:
+        fix = "set LABSIM_CACHE to a folder that can be written; without it SmolLM2, slides and site are missing"
+        return Finding("cache", False, f"{path} cannot be written", fix, optional=True)
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        found = f"{path}: {free / 1e9:.1f} GB free; SmolLM2 needs {needed / 1e9:.1f}"
+        fix = "free some space, or set LABSIM_CACHE to a folder on another disk"
+        return Finding("cache", False, found, fix, optional=True)
+    return Finding("cache", True, f"{path} can be written, {free / 1e9:.0f} GB free", optional=True)
+
+
+def check_progress() -> Finding:
+    """Solved exercises are kept in one file; where it cannot be written, checks answer and nothing is kept."""
+    from .lab.progress import progress_file
+
+    path = progress_file()
+    _, writable = writable_place(path.parent)
+    if writable and (not path.exists() or os.access(path, os.R_OK | os.W_OK)):
+        return Finding("progress", True, f"{path} can be written", optional=True)
+    fix = "set LABSIM_HOME to a folder that can be written; without it solved exercises are not remembered"
+    return Finding("progress", False, f"{path} cannot be written", fix, optional=True)
+
+
+def writable_place(folder: Path) -> tuple[Path, bool]:
+    """The folder, or the nearest one above it that exists, and whether files can be made there.
+
+    Tried, not asked: permissions say yes on a file system that is mounted read-only, or virtual.
+    """
+    try:
+        place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
+        with tempfile.TemporaryFile(dir=place):
+            return place, True
+    except OSError:
+        return folder, False
+
+
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python,
     check_packages,
@@ -191,4 +247,6 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_kernel,
     check_fonts,
     check_targets,
+    check_cache,
+    check_progress,
 )

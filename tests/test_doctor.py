@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,9 +18,8 @@ def test_this_environment_can_run_the_course() -> None:
     findings = doctor.examine()
     assert [f for f in findings if not f.ok] == []
     assert doctor.can_run(findings)
-    assert {"Python", "packages", "torch", "CPU/GPU", "memory", "free port", "kernel", "fonts", "target weights"} == {
-        f.name for f in findings
-    }
+    wanted = "Python packages torch CPU/GPU memory port kernel fonts weights cache progress"
+    assert [f.name.split()[-1] for f in findings] == wanted.split()
 
 
 def run_doctor(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +38,13 @@ def test_a_foreign_kernel_is_found_and_fails_the_doctor(tmp_path: Path) -> None:
     assert not kernel["ok"]
     assert kernel["detail"] == "/opt/other/bin/python"
     assert "make lab" in kernel["fix"]
+
+
+def test_progress_is_shown_on_stderr_of_a_terminal_only() -> None:
+    shown = run_doctor(TTY_COMPATIBLE="1")
+    assert {finding["name"] for finding in json.loads(shown.stdout)["checks"]} >= {"Python", "torch"}
+    assert "torch" in shown.stderr and f"2/{len(doctor.CHECKS)}" in shown.stderr
+    assert run_doctor().stderr == ""
 
 
 def test_a_wrong_package_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,3 +78,36 @@ def test_a_driver_that_fails_is_not_a_gpu(tmp_path: Path, monkeypatch: pytest.Mo
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert "no NVIDIA GPU" in doctor.check_processor().detail
+
+
+def test_places_that_can_be_written_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LABSIM_CACHE", str(tmp_path / "not" / "yet"))
+    monkeypatch.setenv("LABSIM_HOME", str(tmp_path / "home"))
+    for finding, path in ((doctor.check_cache(), "not/yet"), (doctor.check_progress(), "home/progress.json")):
+        assert finding.ok and f"{tmp_path / path} can be written" in finding.detail
+    assert list(tmp_path.iterdir()) == [], "looking leaves nothing behind"
+
+
+def test_places_that_cannot_be_written_say_which_variable_mends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("LABSIM_CACHE", "LABSIM_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/proc/nohome")
+    for finding, path, fix in (
+        (doctor.check_cache(), "/proc/nohome/.cache/labsim", "LABSIM_CACHE"),
+        (doctor.check_progress(), "/proc/nohome/.local/share/labsim/progress.json", "LABSIM_HOME"),
+    ):
+        assert (finding.ok, finding.optional, finding.detail) == (False, True, f"{path} cannot be written")
+        assert fix in finding.fix
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LABSIM_CACHE", str(tmp_path / "file" / "below"))
+    assert not doctor.check_cache().ok
+
+
+def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LABSIM_CACHE", str(tmp_path))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: SimpleNamespace(free=300_000_000))
+    finding = doctor.check_cache()
+    assert not finding.ok and finding.optional
+    assert finding.detail.endswith("0.3 GB free; SmolLM2 needs 0.9")

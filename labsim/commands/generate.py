@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import SEED, NumberList, given, print_json, wrong_values_exit_2
+from .options import SEED, GivenPath, NumberList, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..decode.compare import Comparison
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--prompts",
     "prompts_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
     help='A prompt set (.jsonl, as in data/prompts; a line may also be {"prompt": TEXT} or a JSON string), or a text '
     "file of one prompt per line.",
 )
@@ -220,11 +221,15 @@ def run(
 
 def report(target: Target, comparison: Comparison, *, greedy: bool) -> dict[str, object]:
     """The JSON document for one prompt."""
+    from ..decode.loops import find_loop
+
     result: GenerationResult = comparison.speculative[0]
+    loop = find_loop(result.tokens)
     document: dict[str, object] = {
         "text": target.decode(result.tokens),
         "tokens": list(result.tokens),
         "finish_reason": result.finish_reason,
+        "loop": asdict(loop) if loop else None,
         "prompt_tokens": len(result.prompt_tokens),
         "acceptance_length": result.acceptance_length,
         "alpha": result.draft_acceptance_rate,
@@ -317,6 +322,10 @@ def describe(one: dict[str, object]) -> str:
             lines.append(
                 f"    the answers part at token {gap['position']}, where two logits are {gap['logit_gap']:.2g} apart"
             )
+    if loop := one["loop"]:
+        about = "acceptance and speedup are" if one["drafted"] else "its speed is"
+        stretch = f"{loop['period']} tokens {loop['times']} times in a row"
+        lines.append(f"    ! the answer repeats itself: {stretch}; {about} of a loop")
     return "\n".join(lines)
 
 

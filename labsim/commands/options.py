@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import timedelta
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ import click
 
 from ..models.config import LONGEST_CONTEXT
 from ..models.fields import shown
+from ..models.files import emptied_on_failure
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -23,6 +26,7 @@ MAX_K = 1000
 TTT_STEPS = click.IntRange(1, 64)
 ROW_TOKENS = click.IntRange(8, LONGEST_CONTEXT)
 RANKS = click.IntRange(1, 4096)
+FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 # Every generator of random numbers in use takes these.
 SEED = click.IntRange(0, 2**32 - 1)
 
@@ -45,6 +49,18 @@ class NumberList(click.ParamType):
         return numbers
 
 
+class GivenPath(click.Path):
+    """The name of a file or directory. An empty one is refused: `pathlib` would take it for the current directory."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            kinds = [kind for kind, okay in (("file", self.file_okay), ("directory", self.dir_okay)) if okay]
+            self.fail(f"the name is empty; right is the name of a {' or '.join(kinds)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @contextmanager
 def wrong_values_exit_2() -> Iterator[None]:
     """Turn a ValueError, which names value and allowed range, and a file that fails into a usage error."""
@@ -61,21 +77,42 @@ def wrong_values_exit_2() -> Iterator[None]:
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use."""
+    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use.
+
+    Of work that fails before it has written anything, neither a new directory nor the lock stays.
+    """
     from filelock import FileLock, Timeout
 
-    make_writable(out)
-    lock = FileLock(out / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
-    except (OSError, NotImplementedError) as error:
-        raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
-    try:
+    with making(out):
+        path = out / ".lock"
+        fresh = not path.exists()
+        lock = FileLock(path, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise click.ClickException(
+                f"another process is writing to {out}: wait for it, or give another --out"
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
+        try:
+            yield
+        except BaseException:
+            # Still locked: whoever comes now is refused, and whoever comes next makes a lock of their own.
+            with suppress(OSError):
+                if fresh and [one.name for one in out.iterdir()] == [path.name]:
+                    path.unlink()
+            raise
+        finally:
+            lock.release()
+
+
+@contextmanager
+def making(out: Path) -> Iterator[None]:
+    """`make_writable`; where the work fails, what was made for it and is still empty is gone again."""
+    with emptied_on_failure(out):
+        make_writable(out)
         yield
-    finally:
-        lock.release()
 
 
 def make_writable(out: Path) -> None:
@@ -89,21 +126,72 @@ def make_writable(out: Path) -> None:
 
 
 @contextmanager
-def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Progress]:
-    """A bar on stderr, which goes away when an error comes: the error is one line."""
+def progress_bar(*columns: ProgressColumn, hidden: bool = False, transient: bool = False) -> Iterator[Progress]:
+    """A bar on stderr, which goes away when an error comes: the error is one line.
+
+    A `transient` one goes away in any case. Where stderr is a file (a batch job's log) there is no bar to redraw: a
+    line from time to time instead, and nothing of a transient one.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
-    progress = Progress(*columns, console=Console(stderr=True), disable=hidden)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        progress = Progress(console=console, disable=True)
+        with nullcontext() if hidden or transient else lines_from_time_to_time(progress):
+            yield progress
+        return
+    progress = Progress(*columns, console=console, disable=hidden)
     progress.start()
     try:
         yield progress
     except BaseException:
-        # The display alone: stopping the whole bar prints an empty line into a log.
-        progress.live.transient = True
-        progress.live.stop()
+        transient = True
         raise
-    progress.stop()
+    finally:
+        if transient:
+            # The display alone: stopping the whole bar prints an empty line into a log.
+            progress.live.transient = True
+            progress.live.stop()
+        else:
+            progress.stop()
+
+
+@contextmanager
+def examination_bar(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A transient bar for a doctor. Yields what is to be told: what is looked at, how many are done, of how many."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    with progress_bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), transient=True) as progress:
+        bar = progress.add_task(first, total=None)
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
+
+
+@contextmanager
+def lines_from_time_to_time(progress: Progress) -> Iterator[None]:
+    """Lines such as `training: step 60  loss 3.1, 60/300, 0:02:10 left` on stderr while the block runs."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        said: dict[int, str] = {}
+        wait = FIRST_LINE_SECONDS
+        while not ended.wait(wait):
+            wait = LINE_SECONDS
+            for task in progress.tasks:
+                left = f", {timedelta(seconds=round(task.time_remaining))} left" if task.time_remaining else ""
+                count = f"{task.completed:g}/{task.total:g}" if task.total else f"{task.completed:g}"
+                line = f"{task.description}, {count}"
+                if task.visible and task.completed and said.get(task.id) != line:
+                    click.echo(line + left, err=True)
+                    said[task.id] = line
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def given(*names: str) -> list[str]:

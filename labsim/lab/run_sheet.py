@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .claims.page import anchor
 from .teaching import ExerciseFacts, NotebookFacts
 
 NOT_MEASURED = "not measured"
@@ -47,7 +48,7 @@ def sheet(notebooks: Sequence[NotebookFacts], checks: Mapping[str, float], runs:
 
 def _row(one: NotebookFacts, runs: Mapping[str, float]) -> tuple[str, ...]:
     return (
-        f"[{one.title}](#{_anchor(one.title)})",
+        f"[{one.title}](#{anchor(one.title)})",
         str(one.minutes),
         str(one.exercise_minutes),
         str(one.slides),
@@ -103,9 +104,3 @@ def _seconds(value: float | None) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines) + "\n"
-
-
-def _anchor(heading: str) -> str:
-    """As GitHub and JupyterLab make it."""
-    kept = "".join(c for c in heading.lower() if c.isalnum() or c in "_- ")
-    return kept.replace(" ", "-")

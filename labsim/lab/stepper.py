@@ -97,11 +97,13 @@ class Stepper(anywidget.AnyWidget):
     run = traitlets.Int(0, help="which run is shown").tag(sync=True)
     position = traitlets.Int(0, help="which position of it").tag(sync=True)
 
-    def __init__(self, runs: Sequence[RunView], title: str = "Step through an answer", position: int = 0) -> None:
+    def __init__(
+        self, runs: Sequence[RunView], title: str = "Step through an answer", run: int = 0, position: int = 0
+    ) -> None:
         if not runs:
             raise ValueError("runs is empty; allowed: at least one run")
         self._runs = tuple(runs)
-        super().__init__(title=title, data=[plain(run) for run in runs], position=position)
+        super().__init__(title=title, data=[plain(one) for one in runs], run=run, position=position)
 
     @property
     def runs(self) -> tuple[RunView, ...]:

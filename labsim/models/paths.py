@@ -25,6 +25,14 @@ def expanded(name: str | Path) -> Path:
         raise ValueError(f"{shown(name)} begins with the home of a user who is not there") from error
 
 
+def expanded_or_as_is(path: Path) -> Path:
+    """For messages: the path with its home filled in where there is one."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def cache_directory() -> Path:
     """The user's cache for fetched models. Not created here: whoever writes into it creates it.
 
@@ -50,5 +58,6 @@ def cache_unusable(reason: object) -> str:
     """One line for an error: which setting, its path, what was wrong, and what would be right."""
     name, path = cache_setting()
     return (
-        f"{name} is {shown(path)}, which cannot be used ({reason}); right is LABSIM_CACHE=a folder that can be written"
+        f"{name} is {shown(expanded_or_as_is(path))}, which cannot be used ({reason}); "
+        "right is LABSIM_CACHE=a folder that can be written"
     )

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from labsim.cli import main
+from labsim.commands.generate import describe
+from labsim.decode.loops import find_loop
 from tests.tiny_llama import byte_llama
 
 
@@ -99,6 +102,17 @@ def test_in_words_the_answer_comes_first(target: Path) -> None:
     assert result.returncode == 0
     assert "token for token the same answer" in result.stdout
     assert "tokens per verify step" in result.stdout
+
+
+def test_an_answer_that_repeats_itself_says_so(target: Path) -> None:
+    report = document("--target", str(target), "--draft", "ngram", "--prompt", "abab", "--max-new-tokens", "20")
+    assert report["loop"] is None and find_loop(report["tokens"]) is None
+    assert "repeats itself" not in describe(report)
+    report["loop"] = asdict(find_loop([1, 2, 3] * 5))
+    assert report["drafted"] > 0
+    said = "    ! the answer repeats itself: 3 tokens 5 times in a row; "
+    assert describe(report).endswith(said + "acceptance and speedup are of a loop")
+    assert describe(report | {"drafted": 0}).endswith(said + "its speed is of a loop")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from labsim.decode.generate import generate
 from labsim.drafts.ngram import NgramDrafter
 from labsim.drafts.shape import Chain
 from labsim.lab import stepper as module
-from labsim.lab.explorers.stepper import Overheard, step_through, views, watch
+from labsim.lab.explorers.stepper import Overheard, opening, step_through, views, watch
 from labsim.lab.stepper import DraftedToken, RunView, Stepper, StepView
 from labsim.models.load import Target
 from labsim.models.sampling import GREEDY, Sampling
@@ -104,6 +104,24 @@ def test_positions_end_with_the_answer() -> None:
         Stepper([])
 
 
+def test_it_opens_where_a_draft_is_judged() -> None:
+    kept, missed = (DraftedToken("x", 0.5, 1.0, fate, "x") for fate in ("accepted", "rejected"))
+    nothing = StepView((), "a", 0.5, "corrected")
+    wrong, right, both = (
+        StepView(draft, "a", 0.5, kind)
+        for draft, kind in (((missed,), "corrected"), ((kept,), "bonus"), ((kept, missed), "corrected"))
+    )
+    runs = {name: RunView(name, "", "a", True, steps) for name, steps in {
+        "silent": (nothing, nothing), "wrong": (nothing, wrong), "right": (nothing, right), "both": (right, both),
+    }.items()}  # fmt: skip
+    assert opening(list(runs.values())) == (3, 1)
+    assert opening([runs["silent"], runs["wrong"], runs["right"]]) == (2, 1)
+    assert opening([runs["silent"], runs["wrong"]]) == (1, 1)
+    assert opening([runs["silent"]]) == (0, 0)
+    widget = Stepper([runs["silent"], runs["both"]], run=1, position=6)
+    assert (widget.run, widget.position) == (1, 6)
+
+
 def test_the_state_is_plain_and_whole() -> None:
     """What the browser gets holds everything, and survives JSON."""
     data = Stepper([BY_HAND]).data
@@ -186,5 +204,8 @@ def test_the_whole_explorer(target: Target, directory: Path) -> None:
                 assert all(kept[: step.accepted])
                 # Two bytes that are no character look alike.
                 assert step.kind != "corrected" or not kept[step.accepted] or step.draft[step.accepted].text == "�"
+    shown = widget.runs[widget.run].steps[widget.position // 3 - 1]
+    assert widget.position % 3 == 0 and widget.text.startswith(f"Step {widget.position // 3} of")
+    assert shown.draft, "it opens on a step that drafts"
     plain = watch(target, PROMPT, NgramDrafter(), name="again", max_new_tokens=10)
     assert plain.steps == widget.runs[0].steps, "watching does not change the answer"

@@ -39,6 +39,14 @@ def test_cells_become_slides_and_what_is_skipped_stays_away(deck_of: MakeDeck) -
     assert [one.get_text() for one in soup.select(".fragment > .jp-Cell p")] == ["Said last."]
 
 
+def test_a_solution_waits_for_the_next_key(deck_of: MakeDeck) -> None:
+    """In a student's deck the empty form stands there from the beginning."""
+    assert ["def f" in one.get_text() for one in soup_of(deck_of()).select(".fragment")] == [True, False]
+    theirs = soup_of(deck_of(student=True))
+    assert ["def f" in one.get_text() for one in theirs.select(".fragment")] == [False]
+    assert "def f" in theirs.get_text()
+
+
 def test_code_is_folded_but_that_of_an_exercise(deck_of: MakeDeck) -> None:
     more = (code("task('01.1')"), code("shown = 1", tags=["show-input"]), code("hidden = 1", tags=["hide-input"]))
     soup = soup_of(deck_of(*more, code("\n".join(["long = 1"] * 30), text="x")))

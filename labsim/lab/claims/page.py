@@ -43,26 +43,38 @@ in [data/claims.csv](../data/claims.csv), the metrics in [data/metrics](../data/
 
 @dataclass(frozen=True)
 class Place:
-    """A cell that computes something: its notebook, its number there and the heading above it."""
+    """A section of a notebook in which something is computed: the heading above the cell, as every viewer shows it."""
 
     notebook: str
-    cell: int
     heading: str
+
+    @property
+    def link(self) -> str:
+        """The notebook with the section's anchor, as GitHub and the site make it."""
+        return f"{self.notebook}#{anchor(self.heading)}"
 
 
 def places(judged: Judged, recorded: Mapping[str, NotebookMetrics], notebooks: Path) -> list[Place]:
-    """The cells that record what a claim's rule uses, as the notebooks stand now.
+    """The sections that record what a claim's rule uses, as the notebooks stand now, in their order.
 
     Raises:
         ValueError: a recorded cell is no longer in its notebook.
     """
-    found: dict[Place, None] = {}
+    found: dict[Place, int] = {}
     for use in judged.uses:
         number, name = use.split(".", 1)
         run = recorded.get(number)
         if run is not None and name in run.metrics:
-            found[_place(notebooks / run.notebook, run.metrics[name].cell, use)] = None
-    return list(found)
+            place, cell = _place(notebooks / run.notebook, run.metrics[name].cell, use)
+            found[place] = min(cell, found.get(place, cell))
+    first = {notebook: n for n, notebook in reversed([*enumerate(place.notebook for place in found)])}
+    return sorted(found, key=lambda place: (first[place.notebook], found[place]))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub and the site give to a heading."""
+    kept = "".join(c for c in heading.lower() if c.isalnum() or c in "_- ")
+    return kept.replace(" ", "-")
 
 
 def page(
@@ -87,7 +99,7 @@ def _row(one: Judged, recorded: Mapping[str, NotebookMetrics], notebooks: Path, 
     for scale, beside in one.at_scale.items():
         same = beside.here == found.here and beside.verdict == found.verdict
         here += f"<br>at scale {scale} {'the same' if same else f'{beside.here}: {beside.verdict}'}"
-    where = ", ".join(_links(places(one, recorded, notebooks), link)) if found.here else ""
+    where = "; ".join(_links(places(one, recorded, notebooks), link)) if found.here else ""
     cells = (
         f"**{claim.id}** {claim.claim} ({claim.section})",
         claim.number,
@@ -99,23 +111,24 @@ def _row(one: Judged, recorded: Mapping[str, NotebookMetrics], notebooks: Path, 
 
 
 def _links(found: Iterable[Place], link: str) -> list[str]:
-    by_notebook: dict[str, list[int]] = {}
+    by_notebook: dict[str, list[Place]] = {}
     for place in found:
-        by_notebook.setdefault(place.notebook, []).append(place.cell)
+        by_notebook.setdefault(place.notebook, []).append(place)
     return [
-        f"[{notebook[:2]}]({link}/{notebook}) cell{'s' if len(cells) > 1 else ''} {', '.join(map(str, sorted(cells)))}"
-        for notebook, cells in by_notebook.items()
+        f"{notebook[:2]}: " + ", ".join(f"[{place.heading}]({link}/{place.link})" for place in there)
+        for notebook, there in by_notebook.items()
     ]
 
 
-def _place(path: Path, cell_id: str, use: str) -> Place:
+def _place(path: Path, cell_id: str, use: str) -> tuple[Place, int]:
+    """The section of a cell, and the cell's number."""
     heading = ""
-    for number, cell in enumerate(read_notebook(path)["cells"], start=1):
+    for number, cell in enumerate(read_notebook(path)["cells"]):
         if cell["cell_type"] == "markdown":
             heads = [line.lstrip("# ") for line in cell["source"].splitlines() if line.startswith("#")]
             heading = heads[-1] if heads else heading
         if cell.get("id") == cell_id:
-            return Place(path.name, number, heading)
+            return Place(path.name, heading), number
     raise ValueError(
         f"{path.name} has no cell {cell_id}, where {use} was recorded; record again with labsim run --metrics"
     )

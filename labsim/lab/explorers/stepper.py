@@ -17,7 +17,7 @@ from ...drafts.protocol import Draft, Drafter
 from ...drafts.shape import Chain, Shape
 from ...models.load import Target
 from ...models.sampling import GREEDY, Sampling, distribution
-from ..stepper import DraftedToken, RunView, Stepper, StepView
+from ..stepper import PHASES, DraftedToken, RunView, Stepper, StepView
 
 SHOWN = 280  # characters of the prompt's last turn
 
@@ -32,7 +32,10 @@ def step_through(
     temperature: float = 0.8,
     seed: int = 0,
 ) -> Stepper:
-    """The stepper over one prompt: each drafter greedy, then each at a temperature."""
+    """The stepper over one prompt: each drafter greedy, then each at a temperature.
+
+    It opens where there is something to see (`opening`): the first steps of a draft may draft nothing.
+    """
     modes = (GREEDY, Sampling(temperature=temperature))
     runs = [
         watch(
@@ -48,7 +51,24 @@ def step_through(
         for sampling in modes
         for name, drafter in drafters.items()
     ]
-    return Stepper(runs, title=f"Step through an answer of {target.name}", position=min(3, runs[0].positions - 1))
+    run, step = opening(runs)
+    # Position 0 is the prompt's own token; each step has three, and its third shows what was accepted.
+    position = min(len(PHASES) * (step + 1), runs[run].positions - 1)
+    return Stepper(runs, title=f"Step through an answer of {target.name}", run=run, position=position)
+
+
+def opening(runs: Sequence[RunView]) -> tuple[int, int]:
+    """The run and step to open on: the first that accepts and rejects, else that accepts, else that drafts."""
+    for wanted in (
+        lambda step: 0 < step.accepted < len(step.draft),
+        lambda step: step.accepted > 0,
+        lambda step: bool(step.draft),
+    ):
+        for number, run in enumerate(runs):
+            found = next((at for at, step in enumerate(run.steps) if wanted(step)), None)
+            if found is not None:
+                return number, found
+    return 0, 0
 
 
 def watch(

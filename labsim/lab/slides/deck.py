@@ -7,6 +7,7 @@ The rest is decided here, the same for every notebook:
 - code is folded behind the word *code*, since a room reads results first; where a page has room for short code, it
   stands open. A cell tagged `exercise` or `show-input` is always open, one tagged `hide-input` (and one that only shows
   an exercise's task) has no code at all;
+- a solution appears with the next key, after the room has had its say;
 - a cell tagged `preview` shows the beginning of its output only;
 - a page without a heading carries its slide's, small;
 - explorers draw themselves (`labsim.lab.export`);
@@ -104,6 +105,8 @@ def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student:
             if output.output_type == "stream":
                 output.text = _shortened(output.text)
         if "exercise" in tags and not student:
+            if not _begins_a_page(cell):
+                cell.metadata.setdefault("slideshow", {})["slide_type"] = "fragment"
             cells.append(_teachers_note(cell.metadata["labsim"]["exercise"]))
     notebook.cells = cells
 
