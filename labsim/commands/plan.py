@@ -13,7 +13,7 @@ from ..rollout import Plan, PlanInput
 from ..rollout import plan as make_plan
 from ..rollout.inputs import ENGINES, METHODS, RULES, SHARES
 from ..rollout.reading import benchmark
-from ..telemetry import AcceptanceRecord, TelemetryError, read
+from ..telemetry import AcceptanceRecord, MixedInput, TelemetryError, read
 from .options import NumberList, print_json, wrong_values_exit_2
 
 TAKES_FILES = ("--alpha-from", "--baseline-bench", "--candidate-bench")
@@ -172,6 +172,8 @@ def command(
 def _record(files: Sequence[str]) -> AcceptanceRecord:
     try:
         return read(list(files))
+    except MixedInput:
+        raise
     except TelemetryError as error:
         raise Unreadable(str(error)) from error
 
@@ -185,12 +187,7 @@ def _benchmark(file: str) -> AcceptanceRecord:
 
 def summary(made: Plan) -> str:
     """One line: the verdict and what decided it."""
-    open_gates = [gate.name for gate in made.gates if gate.passed is None]
-    failed = [gate.name for gate in made.gates if gate.passed is False]
-    why = (
-        f" ({'; '.join(failed)} failed)" if failed else f" (no data for {', '.join(open_gates)})" if open_gates else ""
-    )
-    return f"{made.verdict}{why}"
+    return " ".join(f"{made.verdict} ({made.decided_by})".split()) if made.decided_by else made.verdict
 
 
 def check_out(out: str, force: bool) -> None:

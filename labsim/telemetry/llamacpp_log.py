@@ -106,10 +106,12 @@ class LlamaCppLog(LineReader):
                 f"identity broken: the printed draft acceptance {printed:g} is not accepted/generated = "
                 f"{accepted / generated:.5f}"
             )
+        start, time = timestamp(text)
+        if self.repeated(start, text):
+            return
         mean = _MEAN.search(text)
         printed_length = length(mean[1]) if mean else None
         steps = recover_steps(accepted, generated, printed_length, rates)
-        start, time = timestamp(text)
         drafts = steps.drafts if printed_length is not None and steps.consistent else None
         if not steps.consistent and printed_length is not None:
             self.reading.warn("identity broken: no number of drafts agrees with the counts, mean length and rates")
@@ -139,6 +141,7 @@ class LlamaCppLog(LineReader):
             elif self.cut:
                 self.refuse("its draft acceptance line is cut before the counts")
             return self.usable([reading])
+        self.warn_of_repeats(reading)
         if self.cut:
             reading.warn(f"truncated: {self.cut} line(s) cut before the counts were ignored")
         if len(self.alphas) >= 2 and self.alphas[-1] >= 0.9 and self.alphas[-1] - self.alphas[0] >= 0.2:
