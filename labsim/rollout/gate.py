@@ -189,7 +189,8 @@ def bench_gates(pairs: Sequence[BenchPair], inputs: PlanInput) -> list[Gate]:
         if point not in covered:
             reason = f"the benchmarks cover {have} only: measure at {point}"
             name = f"latency at concurrency {point}"
-            gates.append(Gate(name, None, None, None, "not measured", "at most", "ms", "", reason, point))
+            source = f"not measured there; {pairs[0].both}; your input"
+            gates.append(Gate(name, None, None, None, source, "at most", "ms", "", reason, point))
     return gates
 
 

@@ -52,10 +52,10 @@ class Plan:
         lacking = [gate.name for gate in self.gates if gate.passed is None and not gate.name.startswith("latency at ")]
         said = [f"{'; '.join(failed)} failed"] if failed else [f"no data for {', '.join(lacking)}"] if lacking else []
         if self.by_policy:
-            said.append(
-                f"alpha by the policy of {self.inputs.policy:g} alone: break-even plus margin passes, --rule breakeven"
-            )
-        if len(set(self.verdict_at.values())) > 1 or any(gate.name.startswith("latency at ") for gate in self.gates):
+            said[0] += f", alpha by the policy of {self.inputs.policy:g} alone: break-even plus margin passes, "
+            said[0] += "--rule breakeven"
+        unmeasured = any(gate.name.startswith("latency at ") for gate in self.gates)
+        if len(set(self.verdict_at.values())) > 1 or (unmeasured and self.verdict != "no-go"):
             said.append("; ".join(self._points()))
         if self.evidence.caution:
             said.append(self.evidence.caution)

@@ -189,7 +189,7 @@ def test_the_line_names_what_the_verdict_rests_on(folder: Path) -> None:
     assert "the 4 window(s) since then are too few to judge (at least 8)" in short.stdout
     weak = labsim(*FULL[:log], "weak.log", *FULL[log + 1 :], "--out", "plan.md", cwd=folder)
     assert weak.stdout == (
-        "plan.md: no-go (alpha failed; alpha by the policy of 0.55 alone: break-even plus margin passes, "
+        "plan.md: no-go (alpha failed, alpha by the policy of 0.55 alone: break-even plus margin passes, "
         "--rule breakeven)\n"
     )
 

@@ -55,7 +55,7 @@ def test_an_unknown_target_takes_the_step_ratio_of_the_benchmarks() -> None:
 
 
 def test_an_unknown_draft_model_has_no_break_even() -> None:
-    made = plan(inputs(method="draft_model", draft_checkpoint="org/tiny"))
+    made = plan(inputs(method="draft_model", draft_checkpoint="org/tiny", concurrency=POINTS))
     assert made.points[0].alpha is None and "the draft" in made.points[0].origin
     assert plan(inputs(method="draft_model", draft_checkpoint="meta-llama/Llama-3.2-1B")).points[0].alpha > 0
 
