@@ -98,7 +98,9 @@ class StepTimes(click.ParamType):
 @click.option("--method", default="eagle3", show_default=True, help=", ".join(METHODS))
 @click.option("--k", type=int, required=True, help="Drafted tokens per step (num_speculative_tokens).")
 @click.option("--engine", default="vllm", show_default=True, help=", ".join(ENGINES))
-@click.option("--concurrency", type=NumberList(int), required=True, help="Operating points, such as 1,32,128.")
+@click.option(
+    "--concurrency", type=NumberList(int), required=True, help="Operating points: 1,32,128. Each needs its benchmarks."
+)
 @click.option("--gpu", help="a100, h100, h200, b200, ... Without it break-even is unknown.")
 @click.option("--tensor-parallel", type=int, help="GPUs per replica. Default: as few as hold the weights.")
 @click.option("--dtype", help="Weights: bf16, fp8, ... Default: as published for the model.")
@@ -140,8 +142,10 @@ def command(
       --concurrency 1,32,128 --k 3 --alpha-from engine.log --baseline-bench base.json --candidate-bench spec.json \\
       --out plan.md
 
-    Without measurements it plans the measuring. The exit status is 0 whatever the verdict; 2 for wrong values and
-    benchmarks that must not be compared; 3 for files that hold no telemetry.
+    Without measurements it plans the measuring. "go" is for all operating points together; where they differ, the
+    verdict line says which is which, and --json has `verdict_at`. Of telemetry in which alpha shifts, what comes after
+    the last shift counts; of engines that differ, the worst one. The exit status is 0 whatever the verdict; 2 for
+    wrong values, files of two services and benchmarks that must not be compared; 3 for files that hold no telemetry.
     """
     with wrong_values_exit_2():
         choices |= {"acceptance_k": alpha_k, "step_times": dict(step_times)}

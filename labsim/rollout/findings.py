@@ -144,6 +144,8 @@ def _cross_checks(
     for record in inputs.candidate:
         if inputs.acceptance is None or record.alpha_interval is None or inputs.acceptance.alpha_interval is None:
             continue
+        if record.unpooled is not None or inputs.acceptance.unpooled is not None:
+            continue
         (low, high), (low2, high2) = record.alpha_interval, inputs.acceptance.alpha_interval
         if record.k == inputs.acceptance.k and (high < low2 or high2 < low):
             said.append(

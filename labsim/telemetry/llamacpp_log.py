@@ -150,6 +150,7 @@ class LlamaCppLog(LineReader):
                 "last: a repeated prompt reuses the draft's context and inflates it (llama.cpp#26100), so that only "
                 "the first run counts"
             )
+            reading.not_pooled = "acceptance rises as the same prompt is repeated: give the first run alone"
         reading.reasons["k"] = "llama.cpp drafts have variable length; the configured maximum is not their length"
         if reading.tally.total.total("drafts") is None:
             reading.reasons["drafts"] = "this build prints tokens only, no mean length"

@@ -9,7 +9,7 @@ from typing import ClassVar
 from .assemble import Reading
 
 LONGEST_LINE = 1 << 14
-MOST_REMEMBERED = 200_000
+MOST_REMEMBERED = 50_000
 
 # Colour codes, also where a copy lost the escape character itself.
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\[(?:\d{1,2};)*\d{1,2}m|\x1b")

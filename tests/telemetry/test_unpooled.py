@@ -98,3 +98,9 @@ def test_two_services_are_refused_and_one_file_of_both_is_told(tmp_path: Path) -
 
 def test_zstd_is_named() -> None:
     assert "zstd -dc" in refused(b"\x28\xb5\x2f\xfd" + bytes(range(256)) * 8)
+
+
+def test_repeated_prompts_of_llama_cpp_are_no_alpha() -> None:
+    line = "draft acceptance rate = {:.5f} ({:5d} accepted / {:5d} generated)\n"
+    record = read_text("".join(line.format(n / 1000, n, 1000) for n in (600, 800, 950)))
+    assert record.unpooled.parts == () and "first run alone" in record.unpooled.reason

@@ -37,7 +37,7 @@ def _frame(code: float, concurrency: int, rule: str) -> Frame:
     gates = [next(gate for gate in one.gates if gate.name == "alpha") for one in plans]
     chosen = SHARES.index(code)
     gate = gates[chosen]
-    verdict = "go" if gate.passed else "no-go"
+    verdict = {True: "go", False: "no-go", None: "measure-first"}[gate.passed]
     text = (
         f"{code:.0%} code at concurrency {concurrency}: alpha at least {gate.value:.3f}, limit {gate.limit:.3f} "
         f"({rule}): {verdict}."
