@@ -81,7 +81,7 @@ def test_speedup_frame_by_hand() -> None:
     frame = alpha.what_alpha_buys().set(k=2, overhead=0.5)
     at = alpha.ALPHAS.index(0.7)
     assert [series.y[at] for series in frame.series] == pytest.approx([2.4 / 1.5, 2.19 / 1.5], rel=1e-4)
-    assert frame.mark == (0.25, "break-even")
+    assert frame.mark == (0.25, "break-even, accepted/drafted")
 
 
 def test_breakeven_frame_equals_the_cost_model() -> None:
