@@ -31,7 +31,8 @@ EXERCISES = (
         difficulty="warm-up",
         prompt=(
             "The draft drew a token that it gives probability `q` (above 0); the target gives the same token "
-            "probability `p`. Return the chance with which speculative sampling keeps it."
+            "probability `p`: two numbers, for this one token. Return the chance with which speculative sampling "
+            "keeps it."
         ),
         hints=(
             "If the draft proposes the token less often than the target wants it, every proposal is welcome.",
