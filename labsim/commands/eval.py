@@ -114,6 +114,15 @@ def command(
         for name in ("survival", "conditional", "hidden_norm", "sink_mass", "recent_mass", "self_mass", "entropy"):
             if values := getattr(row, name):
                 click.echo(f"  {name:<13}" + "".join(f"{value:8.2f}" for value in values))
+    if any(row.hidden_norm for row in rows):
+        click.echo(LEGEND)
+
+
+# The draft's own figures, see labsim.train.probes.
+LEGEND = (
+    "hidden_norm: size of the state that a depth hands on; sink, recent and self_mass: shares of its attention on "
+    "one early token, on the last few and on its own branch, which overlap; entropy of that attention, in nats"
+)
 
 
 def system_message(name: str | None) -> str | None:

@@ -27,6 +27,9 @@ from .summary_text import SummaryText
 from .vllm_v0_log import VllmV0Log
 from .vllm_v1_log import VllmV1Log
 
+# How files begin that other programs unpack: first bytes, name, command.
+PACKED = ((b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"), (b"\xfd7zXZ\0", "xz", "xz -dc"), (b"BZh", "bzip2", "bzip2 -dc"))
+
 
 def read(paths: Sequence[str | Path] | str | Path, progress: Progress | None = None) -> AcceptanceRecord:
     """Acceptance telemetry of one or several files (`-` is standard input, gzip is recognised).
@@ -154,6 +157,9 @@ class _Call:
             return f"it is one JSON document of over {LARGEST_DOCUMENT >> 20} MiB; save it without per-request details"
         if cut is not None:
             return f"the JSON is cut or damaged ({_short(cut)})"
+        for begins, name, reads in PACKED:
+            if self.scanner.head.startswith(begins):
+                return f"it is packed with {name}, which is not read here; right: {reads} FILE | labsim alpha -"
         if self.scanner.binary():
             return "it is binary, not a log, a metrics page or JSON"
         head = self.scanner.head
