@@ -123,7 +123,7 @@ def rates(seq: int, worlds: Sequence[int], repeats: int, device: str) -> dict:
             found["ranks"][ranks] = fraction(seq, 1.0, lambda: one_call(whole), together, repeats, device)
         return found
     found["where"] = "one process and GPU per rank"
-    with joined(world, 1) as mesh:
+    with joined(world, 1, device=device) as mesh:
         whole, layout = draw(seq, device), Layout(seq, world)
         parts = [layout.cut(x, 2, mesh.ring.rank) for x in whole]
         row = fraction(seq, 1 / world, lambda: one_call(whole), lambda: ring(mesh, layout, parts), repeats, device)
@@ -306,7 +306,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch sees no CUDA GPU here; --device cpu is for a smoke test of small sizes")
-    if asked.device == "cpu" and not asked.memory:
+    if asked.device == "cpu" and not asked.memory and asked.only != "rate":
         parser.error("--device cpu needs --memory, gigabytes that stand for a GPU's")
     worlds = [int(one) for one in asked.sp.split(",")]
     report: dict[str, object] = {

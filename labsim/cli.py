@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Sequence
 
 import click
 
 from . import __version__
+from .models.fields import abridged, printable
 from .sim.errors import unknown_name
+
+# Of one value, such as a path, and of a whole error.
+LONGEST_VALUE, LONGEST_LINE = 200, 1200
 
 # What `labsim --help` says of each: shorter than the commands' own first sentences, and no module is imported for it.
 COMMANDS = {
@@ -95,6 +101,20 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+def error_line(message: str, arguments: Sequence[str]) -> str:
+    """The message in one line. What comes from the command line stands in it escaped and not endless.
+
+    Line ends of the message itself are spaces; those of an argument, or of one option's `--name=value`, are not.
+    """
+    values = {part for argument in arguments for part in (argument, argument.partition("=")[2])}
+    for value in sorted(values, key=len, reverse=True):
+        if not value.isprintable() or len(value) > LONGEST_VALUE:
+            message = message.replace(value, abridged(printable(value), LONGEST_VALUE))
+    line = printable(" ".join(message.split()))
+    endless = re.compile(rf"\S{{{LONGEST_VALUE + 1},}}")
+    return abridged(endless.sub(lambda word: abridged(word[0], LONGEST_VALUE), line), LONGEST_LINE)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Exit status 0, 1 for a failed run, 2 for a wrong value."""
     open_standard_streams()
@@ -104,7 +124,8 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(error.format_message())
         sys.exit(0)
     except click.ClickException as error:
-        click.echo(f"labsim: {' '.join(error.format_message().split())}", err=True)
+        given = sys.argv[1:] if arguments is None else arguments
+        click.echo(f"labsim: {error_line(error.format_message(), given)}", err=True)
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("labsim: stopped", err=True)

@@ -40,6 +40,13 @@ def test_a_foreign_kernel_is_found_and_fails_the_doctor(tmp_path: Path) -> None:
     assert "make lab" in kernel["fix"]
 
 
+def test_progress_is_shown_on_stderr_of_a_terminal_only() -> None:
+    shown = run_doctor(TTY_COMPATIBLE="1")
+    assert {finding["name"] for finding in json.loads(shown.stdout)["checks"]} >= {"Python", "torch"}
+    assert "torch" in shown.stderr and f"2/{len(doctor.CHECKS)}" in shown.stderr
+    assert run_doctor().stderr == ""
+
+
 def test_a_wrong_package_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "requirements.lock").write_text("# header\nclick==0.1\nno-such-package==1.0\n")
     monkeypatch.setattr(doctor, "ROOT", tmp_path)

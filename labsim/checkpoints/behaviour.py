@@ -29,8 +29,9 @@ from ..drafts.eagle_dialects import DraftConfig
 from ..models.load import Target
 from ..sim.intervals import Interval, wilson
 from ..train.ttt.data import Document
-from .check import Check, fault, ok, unchecked, warning
+from .check import Check, Told, fault, ok, unchecked, untold, warning
 from .curve import Curve, Texts, commonest, greedy_texts, measure, read_texts
+from .held_out import held_out_checks
 from .on_disk import OnDisk
 from .served import Served, served
 from .target import TargetFacts
@@ -38,7 +39,7 @@ from .tensors import OWN_EMBEDDING
 from .variants import Variant, variants
 
 DRAWS, CONFIDENCE = 2000, 0.99
-LEAST_GAIN, LEAST_SHARE = 0.05, 0.10
+LEAST_GAIN, LEAST_SHARE = 0.05, 0.05
 NOTHING = 0.05  # of the first guesses: below it a draft is as good as none
 ROWS_LOOKED_AT = 256
 SAME_EMBEDDING = 0.01  # relative: rounding to half precision is 3e-4
@@ -70,7 +71,12 @@ class Behaviour:
 
 
 def behave(
-    disk: OnDisk, config: DraftConfig, facts: TargetFacts, target: Target, texts: Sequence[Document] | None = None
+    disk: OnDisk,
+    config: DraftConfig,
+    facts: TargetFacts,
+    target: Target,
+    texts: Sequence[Document] | None = None,
+    told: Told = untold,
 ) -> Behaviour:
     """Run it. A draft that cannot be run is not an error: the static checks have named why."""
     try:
@@ -82,13 +88,16 @@ def behave(
         return Behaviour(None, (), (unchecked("acceptance", "it cannot be run: weights that are not numbers"),))
     others = list(variants(draft, disk, facts))
     layers = {layer for one in (draft, *(other.served for other in others)) for layer in one.layers}
-    texts = greedy_texts(target) if texts is None else texts
+    texts = greedy_texts(target, told=told) if texts is None else texts
     read = read_texts(target, texts, sorted(layers))
-    configured = measure(draft, read)
-    tried = [compare(variant, configured, read) for variant in others]
+    configured, tried = measure(draft, read), []
+    for variant in others:
+        told("other wirings", len(tried), len(others))
+        tried.append(compare(variant, configured, read))
     tried.sort(key=lambda one: one.gain, reverse=True)
     checks = [
         acceptance_check(configured, tried, commonest(read)),
+        *held_out_checks(disk, draft, target, texts, read),
         *row_checks(draft, target),
         *embedding_checks(disk, target),
     ]
@@ -173,6 +182,8 @@ def row_checks(draft: Served, target: Target) -> list[Check]:
     A head that was started from the target's rows stays near them: of a sample of rows, the nearest row of the target's
     head, among those that the draft vocabulary names, is each one's own. Where the nearest is another's, the mapping
     is of another training. Rows that resemble nothing were not started so, and nothing is said.
+
+    The mean row is taken off first: a vector added to all rows changes no probability, so training drifts along it.
     """
     module = draft.draft
     if not isinstance(module, EagleDraft) or module.config.generation != 3:
@@ -181,8 +192,9 @@ def row_checks(draft: Served, target: Target) -> list[Check]:
         return []
     vocab, size = target.model.config.vocab_size, len(draft.ids_N)
     rows = torch.linspace(0, size - 1, min(size, ROWS_LOOKED_AT)).long()
-    mine_RH = torch.nn.functional.normalize(module.lm_head.weight[rows].detach().float().cpu(), dim=-1)
-    theirs_VH = torch.nn.functional.normalize(target.model.head.weight_OI.float().cpu(), dim=-1)
+    mine_NH, theirs_VH = (x.detach().float().cpu() for x in (module.lm_head.weight, target.model.head.weight_OI))
+    mine_NH, theirs_VH = (torch.nn.functional.normalize(x - x.mean(dim=0), dim=-1) for x in (mine_NH, theirs_VH))
+    mine_RH = mine_NH[rows]
     nearest = (mine_RH @ theirs_VH.T).max(dim=-1)
     if float((nearest.values > 0.5).double().mean()) < 0.9:
         return [unchecked("head rows", "the head's rows are not near the target's: it was not started from them")]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+from ..models.fields import abridged, printable
 
 Status = Literal["ok", "fault", "warning", "not checked"]
 
@@ -29,6 +32,13 @@ class Check:
 
 LONGEST_FINDING = 600
 
+# What is being done, how many parts of it are finished, and of how many.
+Told = Callable[[str, int, int], object]
+
+
+def untold(what: str, done: int, total: int) -> None:
+    """For whoever does not want to hear."""
+
 
 def ok(name: str, finding: str) -> Check:
     return Check(name, "ok", plain(finding))
@@ -48,8 +58,7 @@ def unchecked(name: str, why: str) -> Check:
 
 def plain(finding: str) -> str:
     """One line of printable characters, not endless: names and values in it come from a stranger's file."""
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in finding)
-    return text if len(text) <= LONGEST_FINDING else f"{text[: LONGEST_FINDING - 100]}...{text[-80:]}"
+    return abridged(printable(finding), LONGEST_FINDING)
 
 
 def listed(names: object, most: int = 4) -> str:

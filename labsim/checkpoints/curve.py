@@ -22,6 +22,7 @@ from ..models.load import Target
 from ..train.answers import Question, generate_answers
 from ..train.evaluate import prompts_of
 from ..train.ttt.data import Document, PackedRow, documents
+from .check import Told, untold
 from .served import Served
 
 DOMAINS = ("chat", "code", "agent")
@@ -70,7 +71,7 @@ class Curve:
         return tuple(now / then if then else 0.0 for now, then in zip(self.survival, before, strict=True))
 
 
-def greedy_texts(target: Target, count: int = 24, new_tokens: int = 64) -> list[Document]:
+def greedy_texts(target: Target, count: int = 24, new_tokens: int = 64, told: Told = untold) -> list[Document]:
     """The target's own greedy answers to some of the course's held-out prompts, a third of each domain.
 
     ValueError when no prompt is short enough for the target.
@@ -91,7 +92,11 @@ def greedy_texts(target: Target, count: int = 24, new_tokens: int = 64) -> list[
         questions += fitting
     if not questions:
         raise ValueError(f"none of the prompts fits into the {target.model.config.max_positions} tokens of the target")
-    answers = list(generate_answers(target.model, target.stop_ids, questions, max_new_tokens=new_tokens, seed=0))
+    answers = []
+    told("greedy answers", 0, len(questions))
+    for answer in generate_answers(target.model, target.stop_ids, questions, max_new_tokens=new_tokens, seed=0):
+        answers.append(answer)
+        told("greedy answers", len(answers), len(questions))
     answers.sort(key=lambda answer: answer.key)
     return documents(answers, target.model.config.max_positions, greedy=True)
 

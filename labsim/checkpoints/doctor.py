@@ -20,7 +20,8 @@ from ..models.load import Target, load_target
 from ..train.ttt.data import Document
 from .behaviour import Behaviour, behave
 from .beside import beside_checks
-from .check import Check, unchecked
+from .check import Check, Told, unchecked, untold
+from .damage import damage_checks
 from .layers import layer_checks
 from .mapping import mapping_checks
 from .norms import norm_checks, norm_output_note
@@ -95,6 +96,7 @@ def examine(
     run: bool = True,
     load: Callable[[str], Target] = load_target,
     texts: Sequence[Document] | None = None,
+    told: Told = untold,
 ) -> Diagnosis:
     """Every check.
 
@@ -102,6 +104,7 @@ def examine(
         run: False leaves out what needs the target's weights.
         load: gives the target where it is run.
         texts: greedy answers of the target to draft on; by default it is asked for some (`curve.greedy_texts`).
+        told: hears how far the behavioural check is, which takes a minute.
 
     ValueError for a directory that is not there, and for a target that cannot be found or read.
     """
@@ -110,7 +113,8 @@ def examine(
     directory = disk.directory
     checks = [*disk.checks]
     if disk.kind == "small":
-        return Diagnosis(directory, target_name, disk.kind, disk.dialect, (*checks, *small_checks(disk, facts)))
+        checks += [*small_checks(disk, facts), *(damage_checks(disk) if disk.tensors else ())]
+        return Diagnosis(directory, target_name, disk.kind, disk.dialect, tuple(checks))
     config: DraftConfig | None = None
     if disk.kind is not None:
         config, found = size_checks(disk, facts)
@@ -124,7 +128,7 @@ def examine(
     elif not facts.runnable:
         checks.append(unchecked("acceptance", f"{facts.directory} holds no weights, or no tokenizer, to run"))
     else:
-        behaviour = behave(disk, config, facts, load(target_name), texts)
+        behaviour = behave(disk, config, facts, load(target_name), texts, told)
         checks = [*judged_by_acceptance(checks, behaviour), *behaviour.checks]
     # Public files do not tell 3 from 3.1 by name: their flags do.
     kind = config.kind if config is not None else disk.kind
@@ -160,7 +164,7 @@ def static_checks(disk: OnDisk, config: DraftConfig | None, facts: TargetFacts) 
     else:
         checks += [unchecked(name, "there are no weights to look at") for name in ("d2t", "tensors")]
     if disk.tensors:
-        checks += value_checks(disk) + norm_checks(disk)
+        checks += value_checks(disk) + damage_checks(disk) + norm_checks(disk)
     if disk.raw:
         if disk.eagle3:
             checks.append(norm_output_note(disk.raw))

@@ -20,7 +20,7 @@ import torch
 
 from ..drafts.eagle_dialects import DraftConfig
 from ..drafts.heads import HeadsConfig
-from ..models.files import write_atomically
+from ..models.files import emptied_on_failure, write_atomically
 from ..models.paths import expanded
 from ..models.weights import opened, tensor_bytes, weight_files
 from .doctor import examine
@@ -165,7 +165,12 @@ def check_free(out: Path, source: Path, force: bool) -> None:
 
 def write(out: Path, data: bytes, document: dict[str, object], target: TargetFacts, *, check: bool) -> None:
     """Write beside `out`, examine, move. Nothing of it is left where that fails."""
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with emptied_on_failure(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_beside(out, data, document, target, check=check)
+
+
+def write_beside(out: Path, data: bytes, document: dict[str, object], target: TargetFacts, *, check: bool) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     files = {"model.safetensors": data, "config.json": (json.dumps(document, indent=2) + "\n").encode()}
     try:
@@ -189,5 +194,5 @@ def write(out: Path, data: bytes, document: dict[str, object], target: TargetFac
 def serve_line(out: Path, target: TargetFacts, how: str, k: int) -> str:
     """The command that serves it with vLLM; the target by its hub id or its directory."""
     model = target.name if target.known_by_name and "/" in target.name else str(target.directory)
-    settings = {"model": str(out), "method": how, "num_speculative_tokens": k}
+    settings = {"model": str(out.resolve()), "method": how, "num_speculative_tokens": k}
     return shlex.join(["vllm", "serve", model, "--speculative-config", json.dumps(settings)])

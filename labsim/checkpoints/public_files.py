@@ -5,7 +5,10 @@
                          heads            Medusa's, `blocks.`          method medusa
     format speculators   EAGLE-3, 3.1     dialect 2, `layers.0.`, the embedding with it
 
-What no engine computes is refused here, with the reason, rather than written and served wrong.
+What no engine computes is refused here, with the reason, rather than written and served wrong. One case is common:
+EAGLE-1 was published with a bias in fc (`"bias"` is true by default in its trainer). vLLM's own layout for it, whose
+`eagle_fc_bias` switched one on, went with engine V0; `EagleLlamaForCausalLM` fixes `bias=False`, and nothing else in
+that model adds a constant that could carry it: no norm on the input, the embedding shared with the target.
 
 (Read in vLLM's llama_eagle3, llama_eagle and medusa models and in speculators 0.9.0.)
 """
@@ -57,8 +60,9 @@ def check_exportable(config: DraftConfig, tensors: Mapping[str, torch.Tensor], f
         bias = tensors.get("fc.bias")
         if bias is not None and bool(bias.any()):
             raise ValueError(
-                "vLLM joins EAGLE-1's embedding and state without a bias, and this draft's fc.bias is not zero: it "
-                "would be dropped in silence (train without one, or serve EAGLE-3)"
+                "this draft's fc.bias is not zero, and vLLM's EAGLE-1 has no bias there: a file with one stops its "
+                "loader, one without is another draft. SGLang computes the bias (LlamaForCausalLMEagle); for vLLM "
+                'train with "bias": false in EAGLE\'s config.json, or train an EAGLE-3'
             )
         return
     if not config.final_norm:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import print_json
+from .options import GivenPath, making, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.claims.judge import Judged
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @click.command("claims")
 @click.option(
     "--metrics",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=GivenPath(path_type=Path, file_okay=False),
     help="Recorded metrics, a folder per scale (default: those of the repository, data/metrics).",
 )
 @click.option(
-    "--executed", type=click.Path(path_type=Path, file_okay=False), help="Take them from executed notebooks instead."
+    "--executed", type=GivenPath(path_type=Path, file_okay=False), help="Take them from executed notebooks instead."
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the page here, as Markdown.")
-@click.option("--check", type=click.Path(path_type=Path, dir_okay=False), help="Fail unless this page says the same.")
+@click.option("--out", type=GivenPath(path_type=Path, dir_okay=False), help="Write the page here, as Markdown.")
+@click.option("--check", type=GivenPath(path_type=Path, dir_okay=False), help="Fail unless this page says the same.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_context
 def command(
@@ -58,8 +58,8 @@ def command(
         raise click.UsageError(str(error)) from error
     current = True
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+        with making(out.parent), wrong_values_exit_2():
+            out.write_text(text, encoding="utf-8")
     if check:
         current = check.exists() and check.read_text(encoding="utf-8") == text
     if as_json:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, print_json, progress_bar, writing_to, wrong_values_exit_2
+from .options import SEED, GivenPath, make_writable, print_json, progress_bar, writing_to, wrong_values_exit_2
 
 LOG_SECONDS = 30
 
@@ -16,17 +16,48 @@ def command() -> None:
     """Training data for drafts."""
 
 
+@command.command("prompts")
+@click.option("--out", type=GivenPath(dir_okay=False, path_type=Path), required=True, help="JSONL file to write.")
+@click.option("--chat", type=click.IntRange(min=0), default=0)
+@click.option("--code", type=click.IntRange(min=0), default=0)
+@click.option("--agent", type=click.IntRange(min=0), default=0)
+@click.option("--document", type=click.IntRange(min=0), default=0)
+@click.option("--seed", type=SEED, default=0, show_default=True)
+def prompts(out: Path, seed: int, **counts: int) -> None:
+    """Prompts in the words of nano's own corpus, from its training side: as many of each domain as you like.
+
+    \b
+    labsim data prompts --chat 6000 --code 3000 --agent 2500 --document 1500 --seed 29 --out build/more.jsonl
+    labsim data generate --target nano --prompts build/more.jsonl --max-new-tokens 160 --batch-size 64 --out build/more
+    """
+    import json
+
+    from ..models.files import write_atomically
+    from ..train.nano.corpus import training_prompts
+
+    if not any(counts.values()):
+        raise click.UsageError("no prompts asked for; right is a number with --chat, --code, --agent or --document")
+    lines = [
+        json.dumps({"id": f"{domain}-{seed}-{number}", "domain": domain, "messages": messages}, ensure_ascii=False)
+        for domain, count in counts.items()
+        for number, messages in enumerate(training_prompts(domain, count, seed))
+    ]
+    make_writable(out.parent)
+    write_atomically(out, ("\n".join(lines) + "\n").encode())
+    click.echo(f"{len(lines)} prompts in {out}")
+
+
 @command.command("generate")
 @click.option("--target", "target_name", required=True, help="nano, smollm2, a directory or a Hugging Face id.")
 @click.option(
     "--prompts",
     "prompt_files",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     required=True,
     help="JSONL of prompts; may be given several times.",
 )
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
+@click.option("--out", type=GivenPath(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
 @click.option("--max-new-tokens", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, help="Answers per prompt.")
@@ -193,8 +224,8 @@ def run(
 
 
 @command.command("text")
-@click.argument("answers", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A JSONL file. Default: stdout.")
+@click.argument("answers", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=GivenPath(dir_okay=False, path_type=Path), help="A JSONL file. Default: stdout.")
 def text(answers: Path, out: Path | None) -> None:
     """Answers as text, one JSON object per line: prompt, sample, domain, finish, text.
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from .options import print_json
+from .options import examination_bar, print_json
 
 
 @click.command("doctor")
@@ -16,7 +16,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """Look whether the course can run here; exit status 1 when it cannot."""
     from ..doctor import can_run, examine
 
-    findings = examine()
+    with examination_bar("this machine") as told:
+        findings = examine(told)
     ok = can_run(findings)
     if as_json:
         print_json({"ok": ok, "checks": [asdict(finding) for finding in findings]})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import GivenPath, examination_bar, print_json, wrong_values_exit_2
 
 MARKS = {"ok": "ok      ", "fault": "FAULT   ", "warning": "warning ", "not checked": "-       "}
 COLOURS = {"ok": "green", "fault": "red", "warning": "yellow", "not checked": "bright_black"}
@@ -18,7 +18,7 @@ def command() -> None:
 
 
 @command.command("doctor")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=GivenPath(path_type=Path))
 @click.option("--target", "target_name", required=True, help="nano, smollm2, a directory or a Hugging Face id.")
 @click.option("--run/--no-run", default=True, help="Draft on the target's own text, also in other wirings.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -40,7 +40,8 @@ def doctor(ctx: click.Context, directory: Path, target_name: str, run: bool, as_
 
     with wrong_values_exit_2():
         try:
-            found = examine(directory, target_name, run=run)
+            with examination_bar("the files") as told:
+                found = examine(directory, target_name, run=run, told=told)
         except TargetUnavailable as error:
             raise click.UsageError(str(error)) from error
     if as_json:

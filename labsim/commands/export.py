@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import GivenPath, print_json, wrong_values_exit_2
 
 FORMATS = ("vllm", "speculators")
 
 
 @click.command("export")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=GivenPath(path_type=Path))
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="A directory that is not there yet.")
+@click.option("--out", type=GivenPath(path_type=Path), required=True, help="A directory that is not there yet.")
 @click.option("--target", "target_name", help="nano, smollm2, a directory or a Hugging Face id. Default: as it says.")
 @click.option("--dtype", type=click.Choice(("fp16", "bf16", "fp32")), default="fp16", show_default=True)
 @click.option("--k", type=click.IntRange(1, 64), default=3, show_default=True, help="Drafted tokens per step.")
@@ -23,7 +24,10 @@ FORMATS = ("vllm", "speculators")
 def command(
     directory: Path, form: str, out: Path, target_name: str | None, dtype: str, k: int, force: bool, as_json: bool
 ) -> None:
-    """Write the draft in DIRECTORY as an engine reads it. It is examined before and after; a fault is no export.
+    """Write the draft in DIRECTORY as an engine reads it.
+
+    Its files are examined before and after; a fault there is no export. Whether it accepts anything is `labsim draft
+    doctor`'s to say.
 
     vllm: EAGLE-3 and 3.1 (EAGLE's own layout), EAGLE-1, parallel heads (as Medusa). speculators: EAGLE-3 and 3.1.
 
@@ -54,3 +58,6 @@ def command(
         return
     click.echo(f"{done.out}: {done.kind}, {len(done.tensors)} tensors, {done.bytes / 1e6:.1f} MB, {done.dtype}")
     click.echo(done.command)
+    click.echo(
+        f"Examined: its files. Whether it accepts anything says `labsim draft doctor {shlex.quote(str(done.out))}`."
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import SEED, NumberList, given, print_json, wrong_values_exit_2
+from .options import SEED, GivenPath, NumberList, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..decode.compare import Comparison
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--prompts",
     "prompts_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
     help='A prompt set (.jsonl, as in data/prompts; a line may also be {"prompt": TEXT} or a JSON string), or a text '
     "file of one prompt per line.",
 )

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from .options import make_writable, print_json, wrong_values_exit_2
+from .options import GivenPath, making, print_json, wrong_values_exit_2
 
 
 @click.command("handout")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=GivenPath(path_type=Path, dir_okay=False),
     default=Path("build/labsim-handout.zip"),
     show_default=True,
     help="The archive.",
@@ -22,8 +22,7 @@ def command(out: Path, as_json: bool) -> None:
     """Pack notebooks, package, data and set-up for a class: no solutions, no tests, no goldens."""
     from ..lab.handout import TOP, make_handout
 
-    make_writable(out.parent)
-    with wrong_values_exit_2():
+    with making(out.parent), wrong_values_exit_2():
         names = make_handout(out)
     size = out.stat().st_size
     notebooks = [name for name in names if name.endswith(".ipynb")]

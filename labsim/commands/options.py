@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,7 @@ import click
 
 from ..models.config import LONGEST_CONTEXT
 from ..models.fields import shown
+from ..models.files import emptied_on_failure
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -48,6 +49,18 @@ class NumberList(click.ParamType):
         return numbers
 
 
+class GivenPath(click.Path):
+    """The name of a file or directory. An empty one is refused: `pathlib` would take it for the current directory."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            kinds = [kind for kind, okay in (("file", self.file_okay), ("directory", self.dir_okay)) if okay]
+            self.fail(f"the name is empty; right is the name of a {' or '.join(kinds)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @contextmanager
 def wrong_values_exit_2() -> Iterator[None]:
     """Turn a ValueError, which names value and allowed range, and a file that fails into a usage error."""
@@ -64,21 +77,42 @@ def wrong_values_exit_2() -> Iterator[None]:
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use."""
+    """Make the directory `--out` and keep it for this process. One line where it cannot be written, or is in use.
+
+    Of work that fails before it has written anything, neither a new directory nor the lock stays.
+    """
     from filelock import FileLock, Timeout
 
-    make_writable(out)
-    lock = FileLock(out / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise click.ClickException(f"another process is writing to {out}: wait for it, or give another --out") from None
-    except (OSError, NotImplementedError) as error:
-        raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
-    try:
+    with making(out):
+        path = out / ".lock"
+        fresh = not path.exists()
+        lock = FileLock(path, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise click.ClickException(
+                f"another process is writing to {out}: wait for it, or give another --out"
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise click.UsageError(f"--out {shown(out)} cannot be written: {error}") from error
+        try:
+            yield
+        except BaseException:
+            # Still locked: whoever comes now is refused, and whoever comes next makes a lock of their own.
+            with suppress(OSError):
+                if fresh and [one.name for one in out.iterdir()] == [path.name]:
+                    path.unlink()
+            raise
+        finally:
+            lock.release()
+
+
+@contextmanager
+def making(out: Path) -> Iterator[None]:
+    """`make_writable`; where the work fails, what was made for it and is still empty is gone again."""
+    with emptied_on_failure(out):
+        make_writable(out)
         yield
-    finally:
-        lock.release()
 
 
 def make_writable(out: Path) -> None:
@@ -92,10 +126,11 @@ def make_writable(out: Path) -> None:
 
 
 @contextmanager
-def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Progress]:
+def progress_bar(*columns: ProgressColumn, hidden: bool = False, transient: bool = False) -> Iterator[Progress]:
     """A bar on stderr, which goes away when an error comes: the error is one line.
 
-    Where stderr is a file (a batch job's log) there is no bar to redraw: a line from time to time instead.
+    A `transient` one goes away in any case. Where stderr is a file (a batch job's log) there is no bar to redraw: a
+    line from time to time instead, and nothing of a transient one.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -103,7 +138,7 @@ def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Pro
     console = Console(stderr=True)
     if not console.is_terminal:
         progress = Progress(console=console, disable=True)
-        with nullcontext() if hidden else lines_from_time_to_time(progress):
+        with nullcontext() if hidden or transient else lines_from_time_to_time(progress):
             yield progress
         return
     progress = Progress(*columns, console=console, disable=hidden)
@@ -111,11 +146,25 @@ def progress_bar(*columns: ProgressColumn, hidden: bool = False) -> Iterator[Pro
     try:
         yield progress
     except BaseException:
-        # The display alone: stopping the whole bar prints an empty line into a log.
-        progress.live.transient = True
-        progress.live.stop()
+        transient = True
         raise
-    progress.stop()
+    finally:
+        if transient:
+            # The display alone: stopping the whole bar prints an empty line into a log.
+            progress.live.transient = True
+            progress.live.stop()
+        else:
+            progress.stop()
+
+
+@contextmanager
+def examination_bar(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A transient bar for a doctor. Yields what is to be told: what is looked at, how many are done, of how many."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    with progress_bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), transient=True) as progress:
+        bar = progress.add_task(first, total=None)
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 @contextmanager

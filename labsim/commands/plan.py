@@ -14,7 +14,7 @@ from ..rollout import plan as make_plan
 from ..rollout.inputs import ENGINES, METHODS, RULES, SHARES
 from ..rollout.reading import benchmark
 from ..telemetry import AcceptanceRecord, TelemetryError, read
-from .options import NumberList, print_json, wrong_values_exit_2
+from .options import GivenPath, NumberList, print_json, wrong_values_exit_2
 
 TAKES_FILES = ("--alpha-from", "--baseline-bench", "--candidate-bench")
 FIRST_WORDS = "# Rollout of speculative decoding"
@@ -118,7 +118,7 @@ class StepTimes(click.ParamType):
 @click.option("--stall-limit-ms", type=float, default=100.0, show_default=True, help="Most P99 chunk gap.")
 @click.option("--tpot-tolerance", type=float, default=0.0, show_default=True, help="0.02 allows 2 % more P99 TPOT.")
 @click.option("--ttft-tolerance", type=float, default=0.10, show_default=True, help="The same for P99 TTFT.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the plan (Markdown) here; replaces an older plan.")
+@click.option("--out", type=GivenPath(dir_okay=False), help="Write the plan (Markdown) here; replaces an older plan.")
 @click.option("--force", is_flag=True, help="Let --out replace a file that is not a plan.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(

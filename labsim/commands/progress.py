@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import GivenPath, print_json, wrong_values_exit_2
 
 
 @click.command("progress")
@@ -14,7 +14,7 @@ from .options import print_json, wrong_values_exit_2
     "--notebooks",
     "folder",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    type=GivenPath(path_type=Path, file_okay=False, exists=True),
     help="The course's notebooks (default: those at or above this directory).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import print_json
+from .options import GivenPath, making, print_json
 
 if TYPE_CHECKING:
     from ..lab.budget import Budget
@@ -36,15 +36,15 @@ class MemorySize(click.ParamType):
 
 
 @click.command("run")
-@click.argument("notebooks", nargs=-1, required=True, metavar="NOTEBOOK...", type=click.Path(path_type=Path))
+@click.argument("notebooks", nargs=-1, required=True, metavar="NOTEBOOK...", type=GivenPath(path_type=Path))
 @click.option("--scale", metavar="NAME", help='The notebook\'s parameter `scale` (its own default is "ci").')
 @click.option("--seed", metavar="N", help="The notebook's parameter `seed` (its own default is 0).")
 @click.option("-p", "--parameter", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Any other parameter.")
 @click.option("--solve", is_flag=True, help="Run the exercises' solutions.")
 @click.option("--deadline", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True, metavar="S")
 @click.option("--memory", type=MemorySize(), default="4GB", show_default=True, help="Cap over all processes of a run.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Keep executed notebooks here.")
-@click.option("--metrics", type=click.Path(path_type=Path, file_okay=False), help="Write the metrics here, as NN.json.")
+@click.option("--out", type=GivenPath(path_type=Path, file_okay=False), help="Keep executed notebooks here.")
+@click.option("--metrics", type=GivenPath(path_type=Path, file_okay=False), help="Write the metrics here, as NN.json.")
 @click.option("--update-budget", is_flag=True, help="Record the processor time as the notebook's budget.")
 @click.option("--no-golden", is_flag=True, help="Do not compare the metrics with tests/golden/NN.json.")
 @click.option("--update-golden", is_flag=True, help="Write the metrics to the golden files, keeping the tolerances.")
@@ -87,56 +87,53 @@ def command(
             raise click.UsageError(f"parameter {name} is given twice")
     if out:
         _check_out(out, notebooks)
-    documents: list[dict[str, Any]] = []
-    failed = False
-    budgets = load_budgets()
-    with _progress(len(notebooks), shown=not as_json) as progress:
-        for notebook in notebooks:
-            error, changes = None, []
-            try:
-                result, changes = _run_one(
-                    notebook,
-                    typed,
-                    use_golden=not no_golden,
-                    update_golden=update_golden,
-                    output=out / notebook.name if out else None,
-                    deadline_s=deadline,
-                    memory_cap_bytes=memory,
-                    solve=solve,
-                    on_event=progress(notebook),
+    with making(out) if out else nullcontext():
+        documents: list[dict[str, Any]] = []
+        failed = False
+        budgets = load_budgets()
+        with _progress(len(notebooks), shown=not as_json) as progress:
+            for notebook in notebooks:
+                error, changes = None, []
+                try:
+                    result, changes = _run_one(
+                        notebook,
+                        typed,
+                        use_golden=not no_golden,
+                        update_golden=update_golden,
+                        output=out / notebook.name if out else None,
+                        deadline_s=deadline,
+                        memory_cap_bytes=memory,
+                        solve=solve,
+                        on_event=progress(notebook),
+                    )
+                except RunError as failure:
+                    error, result, failed = failure, failure.result, True
+                late = None if error else _keep(result, typed, metrics, solve, update_budget, budgets)
+                documents.append(
+                    {
+                        **result.to_json(),
+                        "error": str(error) if error else None,
+                        "golden_changes": changes,
+                        "budget": late and {"cpu_s": late.recorded_s, "ratio": late.ratio, "over": late.over},
+                    }
                 )
-            except RunError as failure:
-                error, result, failed = failure, failure.result, True
-            late = None if error else _keep(result, typed, metrics, solve, update_budget, budgets)
-            documents.append(
-                {
-                    **result.to_json(),
-                    "error": str(error) if error else None,
-                    "golden_changes": changes,
-                    "budget": late and {"cpu_s": late.recorded_s, "ratio": late.ratio, "over": late.over},
-                }
-            )
-            if not as_json:
-                click.echo(_line(result))
-                for change in changes:
-                    click.echo(f"  {change}")
-            if error:
-                click.echo(str(error), err=True)
-            if late and late.over:
-                click.echo(f"slower: {late.text}", err=True)
-            if isinstance(error, Interrupted):
-                break
-    if as_json:
-        print_json({"ok": not failed, "notebooks": documents})
-    ctx.exit(1 if failed else 0)
+                if not as_json:
+                    click.echo(_line(result))
+                    for change in changes:
+                        click.echo(f"  {change}")
+                if error:
+                    click.echo(str(error), err=True)
+                if late and late.over:
+                    click.echo(f"slower: {late.text}", err=True)
+                if isinstance(error, Interrupted):
+                    break
+        if as_json:
+            print_json({"ok": not failed, "notebooks": documents})
+        ctx.exit(1 if failed else 0)
 
 
 def _check_out(out: Path, notebooks: tuple[Path, ...]) -> None:
-    """Refuse a folder that cannot be written, that holds the sources, or in which two notebooks would meet."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.UsageError(f"--out {out} cannot be created: {error.strerror}") from error
+    """Refuse a folder that holds the sources, or in which two notebooks would meet."""
     names = [notebook.name for notebook in notebooks]
     for notebook in notebooks:
         if notebook.resolve().parent == out.resolve():

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from .options import print_json
+from .options import GivenPath, print_json
 
 
 @click.command("site")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("build/site"), show_default=True)
-@click.option("--executed", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Use these runs as is.")
+@click.option("--out", type=GivenPath(path_type=Path, file_okay=False), default=Path("build/site"), show_default=True)
+@click.option("--executed", type=GivenPath(path_type=Path, file_okay=False, exists=True), help="Use these runs as is.")
 @click.option("--student", is_flag=True, help="Leave the solutions out.")
 @click.option("--check", is_flag=True, help="Also look at every page in Chromium: light, dark, on a phone.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Notebooks run at a time.")

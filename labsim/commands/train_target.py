@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from ..sim.errors import unknown_name
-from .options import SEED, print_json, wrong_values_exit_2
+from .options import SEED, GivenPath, making, print_json, wrong_values_exit_2
 
 TARGETS = ("nano",)
 
 
 @click.command("train-target")
 @click.argument("target")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where to write. Default: ./nano.")
+@click.option("--out", type=GivenPath(file_okay=False, path_type=Path), help="Where to write. Default: ./nano.")
 @click.option(
     "--minutes", type=float, help="Budget in minutes of training (default 60); the schedule follows the clock."
 )
@@ -47,9 +47,10 @@ def command(
     from ..train.nano.recipe import Budget
     from ..train.nano.run import run
 
-    with wrong_values_exit_2():
+    out = out or Path("nano")
+    with making(out), wrong_values_exit_2():
         budget = Budget(tokens=tokens, minutes=60.0 if minutes is None and tokens is None else minutes)
-        report = run(out or Path("nano"), budget, seed, fresh=not resume, workers=workers)
+        report = run(out, budget, seed, fresh=not resume, workers=workers)
     if as_json:
         print_json(report)
         return

@@ -4,6 +4,9 @@ The comparison is about meaning, not about types that happen to carry it: 3, 3.0
 tensor are the same number; a list, a tuple and a one-dimensional array are the same sequence. What is not forgiven is
 a wrong kind of thing (a list where a number is due), a wrong length or shape, NaN, and a bool posing as a number.
 
+A number in float32 is held against a tolerance that float32 can meet: torch computes in it unless told otherwise, and
+a right formula must not fail on its last digits. Where a whole number is due, nothing is widened.
+
 `difference` returns None when the two agree and otherwise one sentence for the learner.
 """
 
@@ -11,15 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from numbers import Number
+from numbers import Integral, Number
 from reprlib import Repr
 from typing import Any
+
+FLOAT32_REL_TOL = 1e-5  # some hundred roundings of float32
 
 
 def difference(got: object, expected: object, rel_tol: float = 1e-6, abs_tol: float = 1e-9) -> str | None:
     """None if `got` means the same as `expected`, else a sentence such as "element 2 is 0.3, expected 0.5".
 
     Numbers agree when |got - expected| <= max(rel_tol * |expected|, abs_tol). An infinity agrees with itself only.
+    For an answer in float32 the tolerance is at least FLOAT32_REL_TOL, in an array of its largest number: where like
+    numbers are subtracted, small elements keep only the digits of the large ones.
     """
     return _difference(got, expected, rel_tol, abs_tol, "the answer")
 
@@ -117,6 +124,8 @@ def _number_difference(got: object, expected: object, rel_tol: float, abs_tol: f
         return _wrong_kind(got, expected, name)
     wanted = _as_number(expected)
     assert wanted is not None
+    if _is_float32(got) and not _is_whole(expected):
+        rel_tol = max(rel_tol, FLOAT32_REL_TOL)
     if math.isnan(wanted) and math.isnan(number):
         return None
     if math.isnan(number):
@@ -132,13 +141,15 @@ def _apart(number: float, wanted: float) -> str:
     return f"{number:.{digits}g}, expected {wanted:.{digits}g}"
 
 
-def _sequence_difference(got: object, expected: Sequence, rel_tol: float, abs_tol: float, name: str) -> str | None:
+def _sequence_difference(got: Any, expected: Sequence, rel_tol: float, abs_tol: float, name: str) -> str | None:
     if _has_shape(got) and _shape(got):
-        got = _plain(got)
+        got = list(got) if _is_float32(got) else _plain(got)  # its elements know that they are float32
     if isinstance(got, str | bytes) or not isinstance(got, Sequence):
         return _wrong_kind(got, expected, name)
     if len(got) != len(expected):
         return f"{name} has {len(got)} elements, expected {len(expected)}"
+    if all(map(_is_float32, got)) and all(isinstance(one, float) for one in expected):
+        abs_tol = max(abs_tol, FLOAT32_REL_TOL * max(filter(math.isfinite, map(abs, expected)), default=0.0))
     for i, (one, other) in enumerate(zip(got, expected, strict=True)):
         found = _difference(one, other, rel_tol, abs_tol, f"element {i}" if name == "the answer" else f"{name}[{i}]")
         if found:
@@ -178,6 +189,8 @@ def _array_difference(got: object, expected: object, rel_tol: float, abs_tol: fl
     if np.isnan(array).any() and not np.isnan(wanted).any():
         where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
         return f"{name}{list(where)} is NaN (not a number), expected {wanted[where]:.6g}"
+    if _is_float32(got) and not _is_whole(expected):
+        abs_tol = max(abs_tol, FLOAT32_REL_TOL * np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
     with np.errstate(invalid="ignore"):
         close = np.isfinite(wanted) & (np.abs(array - wanted) <= np.maximum(rel_tol * np.abs(wanted), abs_tol))
     close |= (array == wanted) | (np.isnan(array) & np.isnan(wanted))
@@ -194,6 +207,16 @@ def _wrong_kind(got: object, expected: object, name: str) -> str:
 
 def _is_numpy_bool(value: object) -> bool:
     return type(value).__module__ == "numpy" and type(value).__name__ in {"bool", "bool_"}
+
+
+def _is_float32(value: object) -> bool:
+    """True for arrays, tensors and scalars of numpy's or torch's float32."""
+    return str(getattr(value, "dtype", "")).rpartition(".")[2] == "float32"
+
+
+def _is_whole(value: object) -> bool:
+    """True for an integer, and for an array of integers."""
+    return isinstance(value, Integral) or "int" in str(getattr(value, "dtype", ""))
 
 
 def _has_shape(value: object) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ..train.ttt.estimate import Estimate
 from .drift_grid import DriftGrid, Probed
-from .ttt_arms import Arm
+from .ttt_arms import DEPTHS, Arm
 from .ttt_causes import FEWEST_ALIVE, Spread, over_seeds
 
 Value = Callable[[Probed], float]
@@ -82,9 +82,25 @@ def in_situation(name: str, k: int) -> Value:
     return lambda one: length(one.situations[name], k)
 
 
+def accepted_in(name: str, k: int) -> Value:
+    """Accepted drafted tokens per step in a situation, chains of k: the length without the target's own token."""
+    return lambda one: sum(one.situations[name].survival[:k])
+
+
+def first_in(name: str) -> Value:
+    """Share of the first guesses that are accepted in a situation."""
+    return lambda one: one.situations[name].survival[0]
+
+
+def brought_back(grid: DriftGrid, arm: Arm, k: int = DEPTHS) -> Spread:
+    """Tokens per step, chains of k, with the size of the state held fixed at depth 1's, less those without."""
+    return over(grid, arm, lambda one: length(one.disturbed["pinned"], k) - length(one.disturbed["none"], k))
+
+
 def kept(name: str, usual: str, k: int) -> Value:
     """Share of the drafted tokens accepted per step in the usual situation that is still accepted in this one."""
-    return lambda one: (length(one.situations[name], k) - 1) / (length(one.situations[usual], k) - 1)
+    there, at_home = accepted_in(name, k), accepted_in(usual, k)
+    return lambda one: there(one) / at_home(one)
 
 
 def kept_disturbed(name: str, k: int) -> Value:

@@ -5,7 +5,8 @@
     not reproduced   the interval leaves the sign open, it is the other one, or this target cannot show the effect
 
 A gain that a draft has in every situation is no gain in a special one. So for contexts and templates two figures count:
-the ratio there, and how much larger it is than in the draft's own situation.
+the ratio there, and how much larger it is than in the draft's own situation. Both are ratios of accepted drafted tokens
+per step: the token that the target adds itself would pull a ratio of acceptance lengths to 1 where little is accepted.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from .drift_arms import POST, PRE, TTT
-from .drift_causes import Value, beyond, gain, growth, in_situation, over, ratio
+from .drift_causes import Value, accepted_in, beyond, brought_back, gain, growth, over, ratio
 from .drift_grid import DriftGrid
+from .drift_published import LENGTHS, SIZES
 from .situations import CORNERS
 from .ttt_arms import DEPTHS
 from .ttt_causes import Spread, claim_verdict
@@ -24,7 +26,13 @@ from .ttt_causes import Spread, claim_verdict
 REPRODUCED, TREND, NOT = "reproduced", "the trend only", "not reproduced"
 OWN = CORNERS[0].name
 FLAT = 0.1  # a size that changes by less than a tenth over all depths is called flat
-UP_TO_2X = (1.18, 2.0)  # the drift paper's abstract: 1.18x on long context, up to 2x under other templates
+# What a situation adds, as a factor on accepted tokens. The drift paper's abstract has 1.18x on acceptance length in
+# long context, which is at least that much of accepted tokens; for templates it gives both lengths in three situations.
+LONG = (1.18, float("inf"))
+_THERE = [(after - 1) / (before - 1) for name, (before, after) in LENGTHS.items() if name != OWN]
+TEMPLATES = (min(_THERE), max(_THERE))
+_EACH = [(sizes["depth 8"] / sizes["depth 1"]) ** (1 / 7) for sizes in SIZES.values()]
+GROWTH = (min(_EACH), max(_EACH))  # of the state from one depth to the next, in the paper's three targets
 
 
 @dataclass(frozen=True)
@@ -48,19 +56,22 @@ class Judged:
 
 
 def size_grows(grid: DriftGrid) -> Judged:
-    """E2."""
+    """E2, by the growth per depth within the trained depths; flat must hold for all of them."""
     depth = grid.probing.depth
-    pre, post = over(grid, PRE, growth(depth)), over(grid, POST, growth(depth))
-    more = gain(grid, PRE, POST, growth(depth))
+    trained, post = over(grid, PRE, growth(TTT)), over(grid, POST, growth(depth))
+    each = over(grid, PRE, lambda one: growth(TTT)(one) ** (1 / (TTT - 1)))
+    more = gain(grid, PRE, POST, growth(TTT))
     flat = max(abs(post.low - 1), abs(post.high - 1)) < FLAT
-    verdict = REPRODUCED if pre.low > 1 and flat else TREND if more.low > 0 and pre.low > 1 else NOT
+    sized = claim_verdict(each, *GROWTH) == REPRODUCED
+    verdict = NOT if trained.low <= 1 or more.low <= 0 else REPRODUCED if flat and sized else TREND
     return Judged(
         "E2",
         "the state grows with depth without normalisation (paper: 3.92 to 14.02; 1.21 to 1.20 with it)",
-        f"depth {depth} over depth 1: EAGLE-3 {pre.text}, EAGLE-3.1 {post.text}",
+        f"EAGLE-3 within the {TTT} trained depths {trained.text}, depth {depth} over depth 1, beyond them, "
+        f"{over(grid, PRE, growth(depth)).text}; EAGLE-3.1 {post.text}",
         verdict,
         f"nothing bounds a raw residual stream; a normed state has the size of the norm's weight; "
-        f"depths beyond {TTT} were never trained",
+        f"in the paper a state grows by {GROWTH[0]:.2f} to {GROWTH[1]:.2f} per depth",
     )
 
 
@@ -89,38 +100,38 @@ def attention_drifts(grid: DriftGrid) -> Judged:
     return Judged("E1", said, here, verdict, f"the target's sink is token {grid.sink.token}")
 
 
-def mean_length(names: Sequence[str], k: int) -> Value:
-    """Acceptance length, mean over situations."""
-    values = [in_situation(name, k) for name in names]
+def mean_accepted(names: Sequence[str], k: int) -> Value:
+    """Accepted drafted tokens per step, mean over situations."""
+    values = [accepted_in(name, k) for name in names]
     return lambda one: fmean(value(one) for value in values)
 
 
 def excess(grid: DriftGrid, names: Sequence[str], k: int) -> Spread:
     """3.1 over 3 in these situations, over 3.1 over 3 in their own: what the situation adds."""
-    there, usual = mean_length(names, k), in_situation(OWN, k)
+    there, usual = mean_accepted(names, k), accepted_in(OWN, k)
     return ratio(grid, POST, PRE, lambda one: there(one) / usual(one))
 
 
 def judged_there(
     grid: DriftGrid, names: Sequence[str], claimed: tuple[float, float], k: int = DEPTHS
 ) -> tuple[str, str, str]:
-    """(what was found, verdict, why) for a claimed ratio of acceptance lengths in special situations."""
-    raw, usual = ratio(grid, POST, PRE, mean_length(names, k)), ratio(grid, POST, PRE, in_situation(OWN, k))
+    """(what was found, verdict, why) for what special situations are claimed to add."""
+    raw, usual = ratio(grid, POST, PRE, mean_accepted(names, k)), ratio(grid, POST, PRE, accepted_in(OWN, k))
     more = excess(grid, names, k)
-    here = f"3.1 over 3: {raw.text}; in their own template {usual.text}"
+    here = f"accepted tokens of 3.1 over those of 3: {raw.text}; in their own template {usual.text}"
     if raw.low <= 1:
         return here, NOT, "the interval over seeds leaves the sign open"
     if more.high < 1 - 1e-6:
         return here, NOT, f"what 3.1 is ahead shrinks there, by a factor of {more.text}"
     if more.low <= 1:
         return here, TREND, f"no more than anywhere else: what the situation itself adds is a factor of {more.text}"
-    return here, claim_verdict(raw, *claimed), f"the situation itself adds a factor of {more.text}"
+    return here, claim_verdict(more, *claimed), f"the situation itself adds a factor of {more.text}"
 
 
 def long_context(grid: DriftGrid) -> Judged:
     """E3, at the longest context that was probed."""
     name = grid.groups["context"][-1]
-    here, verdict, why = judged_there(grid, [name], UP_TO_2X)
+    here, verdict, why = judged_there(grid, [name], LONG)
     said = "in long context up to 2x (blog); 1.18x (paper's abstract, which has the 2x for templates)"
     return Judged("E3", said, f"{name}: {here}", verdict, why)
 
@@ -128,7 +139,7 @@ def long_context(grid: DriftGrid) -> Judged:
 def other_templates(grid: DriftGrid) -> Judged:
     """E4, over all templates that are not the draft's own."""
     names = [name for name in grid.groups["template"] if name != OWN]
-    here, verdict, why = judged_there(grid, names, (1.0, 2.0))
+    here, verdict, why = judged_there(grid, names, TEMPLATES)
     said = "steadier under other templates and system prompts (paper: 1.69 to 2.61 without a template)"
     return Judged("E4", said, f"mean of {len(names)} templates: {here}", verdict, why)
 
@@ -144,7 +155,8 @@ def beyond_training(grid: DriftGrid) -> Judged:
         "3.1 works beyond the depth it was trained to (paper: trained for 2 steps, stable to 16)",
         f"right guesses at depth {depth} over those at depth {TTT}: EAGLE-3 {pre.text}, EAGLE-3.1 {post.text}",
         verdict,
-        "a normed state looks alike at every depth, so the third guess meets what the second was trained on",
+        f"a draft trained on a normed state meets at the third guess what it met at the second; growth itself "
+        f"explains little: EAGLE-3's state held at depth 1's size gives {brought_back(grid, PRE).text} tokens back",
     )
 
 

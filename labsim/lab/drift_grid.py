@@ -55,7 +55,7 @@ class Probing:
     prompts: Mapping[str, int] = field(default_factory=lambda: {"chat": 14, "code": 10, "agent": 6})
     long_prompts: Mapping[str, int] = field(default_factory=lambda: {"chat": 6, "code": 2})
     contexts: tuple[int, ...] = (256, 512, 1024, 2048)
-    templates: tuple[str, ...] = ("headers", "llama3", "zephyr", "plain")
+    templates: tuple[str, ...] = ("llama3", "zephyr", "plain")
     noises: tuple[float, ...] = (0.1, 0.5, 1.0)
     new_tokens: int = 48
     probed: int = 16

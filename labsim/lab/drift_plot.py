@@ -28,7 +28,7 @@ def draw_drafts(configs: Sequence[EagleConfig], names: Sequence[str]) -> Figure:
         for column, (config, name) in enumerate(zip(configs, names, strict=True)):
             ax = fig.add_subplot(1, len(configs), column + 1)
             ax.grid(False)
-            ax.set(xlim=(-0.4, 6.9), ylim=(-0.7, 10.4), xticks=[], yticks=[])
+            ax.set(xlim=(-0.4, 6.9), ylim=(-0.7, 10.9), xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
             ax.set_title(name)
             draw_draft(ax, config)
@@ -56,28 +56,37 @@ def draw_draft(ax: Axes, config: EagleConfig) -> None:
     arrow(ax, (0.45, 3.9), (1.2, 4.56))
     arrow(ax, (2.5, 3.9), (2.5, 4.56))
     box(ax, 1.7, 4.84, "norm each, concat", "#d6e4f0", width=2.9)
-    arrow(ax, (1.7, 5.12), (1.7, 5.6))
-    box(ax, 1.7, 5.88, "attention, o_proj", "#d6e4f0", width=2.9)
-    arrow(ax, (1.7, 6.16), (1.7, 6.6))
-    box(ax, 1.7, 6.88, "norm, SwiGLU", "#d6e4f0", width=2.9)
-    # The residual stream passes both blocks by.
-    ax.plot([3.25, 3.75, 3.75], [3.62, 3.62, 7.6], color="#777777", linewidth=1.4)
-    ax.text(3.85, 5.3, "residual", fontsize=9, color="#777777", rotation=90, va="center")
-    arrow(ax, (3.75, 7.6), (2.6, 7.85))
-    arrow(ax, (1.7, 7.16), (1.95, 7.72))
-    box(ax, 2.2, 8.0, "+  =  a", "white", bold=True, width=1.3)
-    arrow(ax, (2.2, 8.28), (2.2, 8.62))
-    box(ax, 2.2, 8.9, "final norm", "#d6e4f0")
-    arrow(ax, (2.2, 9.18), (2.2, 9.62))
-    box(ax, 2.2, 9.9, "head", "white", bold=True, width=1.1)
-    start = 8.9 if config.norm_output else 8.0
+    arrow(ax, (1.7, 5.12), (1.7, 5.58))
+    box(ax, 1.7, 5.82, "attention, o_proj", "#d6e4f0", width=2.9, height=0.4)
+    arrow(ax, (1.7, 6.05), (1.7, 6.44))
+    box(ax, 1.7, 6.7, "+  =  r", "white", bold=True, width=1.3, height=0.46)
+    arrow(ax, (1.7, 6.95), (1.7, 7.34))
+    box(ax, 1.7, 7.57, "norm, SwiGLU", "#d6e4f0", width=2.9, height=0.4)
+    arrow(ax, (1.7, 7.8), (1.7, 8.2))
+    box(ax, 1.7, 8.5, "+  =  a", "white", bold=True, width=1.3)
+    # The residual stream passes both blocks by: the state round attention, their sum r round the feed-forward.
+    residual(ax, [(3.25, 3.62), (3.75, 3.62), (3.75, 6.65)], (2.38, 6.65))
+    ax.text(3.85, 5.1, "residual", fontsize=9, color="#777777", rotation=90, va="center")
+    residual(ax, [(2.38, 6.8), (3.35, 6.8), (3.35, 8.4)], (2.38, 8.4))
+    arrow(ax, (1.7, 8.8), (1.7, 9.18))
+    box(ax, 1.7, 9.48, "final norm", "#d6e4f0")
+    arrow(ax, (1.7, 9.78), (1.7, 10.16))
+    box(ax, 1.7, 10.46, "head", "white", bold=True, width=1.1)
+    start = 9.48 if config.norm_output else 8.6
     colour = GREEN if config.norm_output else VERMILLION
     words = "norm(a)\nfeeds the\nnext depth" if config.norm_output else "a, raw,\nfeeds the\nnext depth"
-    left = 2.95 if config.norm_output else 2.85
+    left = 2.45 if config.norm_output else 2.35
     line = {"color": colour, "linewidth": 2.4}
     ax.plot([left, 5.2, 5.2, 3.9], [start, start, 3.42, 3.42], **line)
     ax.annotate("", (3.27, 3.42), (3.95, 3.42), arrowprops={"arrowstyle": "-|>", **line})
     ax.text(5.32, 6.2, words, fontsize=10, color=colour, fontweight="bold", va="center")
+
+
+def residual(ax: Axes, way: Sequence[tuple[float, float]], end: tuple[float, float]) -> None:
+    """A grey line along `way`, ending in an arrow."""
+    line = {"color": "#777777", "linewidth": 1.4}
+    ax.plot(*zip(*way, strict=True), **line)
+    ax.annotate("", end, way[-1], arrowprops={"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, **line})
 
 
 def box(

@@ -5,12 +5,17 @@
     {"metrics": {
       "speedup_at_32": {"value": 1.41, "rel_tol": 1e-6, "claim": "C07"},
       "best_k":        {"value": 3, "abs_tol": 0},
-      "pays_at_256":   {"value": false}}}
+      "pays_at_256":   {"value": false},
+      "measured_ratio": {"value": 0.89, "abs_tol": 50.0, "timed": true}}}
 
 A number carries exactly one tolerance: `abs_tol` (in its own unit) or `rel_tol` (times the golden value, below 1, so
 that a changed sign never passes). Bools and strings are compared exactly. A recorded metric without a golden fails,
 as does a golden without its metric: a number nobody watches and a watch on nothing are the two ways in which a green
 run lies. Goldens hold for scale="ci" and seed=0 only.
+
+A tolerance is for another machine. Beside the metrics that this repository recorded (`data/metrics/ci`, the same scale
+and seed) a golden is one of two copies of a number, and `apart` names those that are not: a page and a quiz would state
+two figures. What a clock measured is another number in each run; its golden says so with `timed`.
 """
 
 from __future__ import annotations
@@ -29,17 +34,19 @@ from .metrics import Metric
 
 DEFAULT_REL_TOL = 1e-6
 DEFAULT_ABS_TOL_AT_ZERO = 1e-9
-_KEYS = ("value", "abs_tol", "rel_tol", "claim")
+SAME_REL, SAME_ABS = 0.02, 0.002  # two copies of one number: rounding and the order of sums, not another training
+_KEYS = ("value", "abs_tol", "rel_tol", "claim", "timed")
 
 
 @dataclass(frozen=True)
 class Golden:
-    """What one metric must be: a value and, for numbers, one tolerance."""
+    """What one metric must be: a value and, for numbers, one tolerance. `timed`: a clock's number, new in each run."""
 
     value: float | int | bool | str
     abs_tol: float | None = None
     rel_tol: float | None = None
     claim: str | None = None
+    timed: bool = False
 
     @property
     def allowed(self) -> float:
@@ -101,6 +108,26 @@ def check(metrics: Mapping[str, Metric], goldens: Mapping[str, Golden]) -> list[
     return deviations
 
 
+def apart(values: Mapping[str, object], goldens: Mapping[str, Golden]) -> list[str]:
+    """One line per golden that is no copy of the recorded value of its name, what a clock measured left out.
+
+    Two numbers are copies when they differ by at most 2 % or 0.002. `values` without a golden's name are passed over:
+    `check` names those.
+    """
+    found = []
+    for name, golden in goldens.items():
+        if golden.timed or name not in values:
+            continue
+        value, expected = values[name], golden.value
+        if _is_number(value) and _is_number(expected):
+            same = abs(float(value) - float(expected)) <= max(SAME_REL * abs(float(expected)), SAME_ABS)
+        else:
+            same = value == expected
+        if not same:
+            found.append(f"{name}: golden {_show(expected)}, recorded {_show(value)}")
+    return found
+
+
 def updated(metrics: Mapping[str, Metric], goldens: Mapping[str, Golden]) -> dict[str, Golden]:
     """Goldens with the recorded values: tolerances kept, new metrics with a tight default, stale ones dropped."""
     result = {}
@@ -113,7 +140,8 @@ def updated(metrics: Mapping[str, Metric], goldens: Mapping[str, Golden]) -> dic
             tolerance = {"abs_tol": DEFAULT_ABS_TOL_AT_ZERO}
         else:
             tolerance = {"abs_tol": old.abs_tol, "rel_tol": old.rel_tol}
-        result[name] = Golden(metric.value, claim=metric.claim, **tolerance)
+        timed = old is not None and old.timed and numeric
+        result[name] = Golden(metric.value, claim=metric.claim, timed=timed, **tolerance)
     return result
 
 
@@ -145,13 +173,18 @@ def save_goldens(path: str | Path, goldens: Mapping[str, Golden]) -> None:
     """Write a golden file in one step: a reader sees the old file or the new one."""
     path = Path(path)
     entries = {
-        name: {key: getattr(golden, key) for key in _KEYS if key == "value" or getattr(golden, key) is not None}
+        name: {key: given for key in _KEYS if _is_said(key, given := getattr(golden, key))}
         for name, golden in goldens.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".json.tmp")
     temporary.write_text(json.dumps({"metrics": entries}, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(temporary, path)
+
+
+def _is_said(key: str, given: object) -> bool:
+    """Whether an entry of the file has this key: what is left out is None, or `timed: false`."""
+    return key == "value" or (given is not None and given is not False)
 
 
 def _compare(metric: Metric, golden: Golden) -> list[Deviation]:
@@ -186,6 +219,10 @@ def _golden(where: str, entry: Any) -> Golden:
     golden = Golden(**entry)
     if _kind(golden.value) == "other" or (isinstance(golden.value, float) and not math.isfinite(golden.value)):
         raise ValueError(f"{where}: value is {golden.value!r}; allowed: a finite number, a bool or a string")
+    if not isinstance(golden.timed, bool):
+        raise ValueError(f"{where}: timed is {golden.timed!r}; allowed: true or false")
+    if golden.timed and not _is_number(golden.value):
+        raise ValueError(f"{where}: timed on {golden.value!r}; what a clock measures is a number")
     tolerances = [key for key in ("abs_tol", "rel_tol") if entry.get(key) is not None]
     if not _is_number(golden.value):
         if tolerances:

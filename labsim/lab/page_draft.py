@@ -18,13 +18,12 @@ import numpy as np
 import torch
 
 from ..drafts.eagle_drafter import EagleDrafter
-from ..drafts.load import trained
+from ..drafts.load import shipped, trained
 from ..drafts.recurrent import RecurrentDraft
 from ..drafts.small import SmallModelDrafter
 from ..drafts.vocabulary import DraftVocabulary
 from ..features.source import Online, StateSource, TargetStates
 from ..models.load import Target
-from ..models.paths import data_directory
 from ..sim.intervals import Interval
 from ..train.small import SmallRecipe, save_draft, start_from_target
 from ..train.small_data import batches, draft_vocabulary
@@ -161,6 +160,17 @@ def train_on_page(
     return found
 
 
+def shipped_on_page(kind: str, target: Target, k: int) -> PageDraft:
+    """A draft of the EAGLE-3 family that the course ships, as if it had been trained here; it has no curve.
+
+    ValueError where none is shipped.
+    """
+    directory, recipe = shipped(kind, target), TTTRecipe(draft=kind, bf16=False, k=k)
+    draft, vocabulary = start_from(directory, recipe, target)
+    source = SharedStates(target, draft.config.feature_layers).reading(draft.config.feature_layers)
+    return PageDraft(f"shipped {kind}", draft, vocabulary, recipe, source, directory, (), 0.0)
+
+
 def scratch(name: str) -> Path:
     """A directory that lives as long as the kernel."""
     directory = Path(tempfile.mkdtemp(prefix=f"labsim-{name}-"))
@@ -193,15 +203,6 @@ def train_small_on_page(
     if tell:
         print(f"small: {weights / 1e6:.2f} M weights, {steps} steps, {tokens} tokens, {time.monotonic() - began:.0f} s")
     return SmallModelDrafter.from_directory(out, target), weights, steps
-
-
-def shipped_drafts(target: Target) -> dict[str, EagleDrafter]:
-    """The drafts of these kinds that the course ships for the target, trained much longer; a sentence where none is."""
-    folder = data_directory() / "drafts"
-    kinds = [kind for kind in ("eagle3", "eagle3.1") if (folder / f"{target.name}-{kind}").is_dir()]
-    if not kinds:
-        print(f"The course ships no EAGLE-3 draft for {target.name}; this page compares its own.")
-    return {kind: trained(folder / f"{target.name}-{kind}", target) for kind in kinds}
 
 
 def pooled(estimates: Sequence[Estimate]) -> float:

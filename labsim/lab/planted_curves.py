@@ -35,3 +35,8 @@ def planted_curves(
         for letter, name in faults.items():
             found[letter] = symptom(plant(name, healthy, Path(scratch) / name), target, texts, k=k)
     return found
+
+
+def first_guesses_changed(curve: Curve, healthy: Curve) -> float:
+    """Share of the places where one of the two first guesses is accepted and the other is not."""
+    return float(((curve.runs_P > 0) != (healthy.runs_P > 0)).double().mean())

@@ -21,6 +21,7 @@ from ..models.load import Target
 from ..sim.intervals import Interval
 
 DRAWS = 1000
+FEWEST_TIMED = 20  # requests below which a bootstrap of times, and a P95, say nothing
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,17 @@ import torch
 
 from ..attention.ttt import ttt_attention
 from ..drafts.eagle_checkpoint import LoadedDraft, load_draft
-from ..drafts.load import load_drafter, trained
+from ..drafts.load import trained
 from ..drafts.protocol import Drafter
 from ..drafts.recurrent import RecurrentDraft
 from ..features.source import StateSource
 from ..models.live_bytes import peak_bytes
-from ..models.load import Target, load_target
-from ..models.smollm2 import TargetUnavailable
-from ..train.evaluate import evaluate
+from ..models.load import Target
 from ..train.ttt.data import Document, PackedRow
 from ..train.ttt.loss import Teacher, ttt_steps
 from ..train.ttt.recipe import TTTRecipe
 from .exercises.ttt_by_hand import trained_places, who_sees_whom
-from .ttt_arms import KIND_NAMES, Arm
+from .ttt_arms import Arm
 from .ttt_grid import Grid
 
 
@@ -117,38 +115,6 @@ def open_drafters(grid: Grid, arms: Iterable[Arm], target: Target) -> dict[str, 
     if grid.directory is None:
         raise ValueError("this grid has no directory, so its drafts were not kept")
     return {arm.name: trained(grid.directory / arm.key, target) for arm in arms}
-
-
-def shipped_drafters(name: str, kinds: Sequence[str], *, requests: int, k: int) -> list[dict[str, Any]]:
-    """Real decoding of agent prompts by the course's drafts of a target, as rows of a table.
-
-    What is not there is said in a sentence and left out.
-    """
-    try:
-        target = load_target(name)
-    except TargetUnavailable as error:
-        print(f"{name} is not on this machine: {error}")
-        return []
-    rows = []
-    for kind in kinds:
-        try:
-            drafter = load_drafter(kind, target)
-        except ValueError:
-            print(f"No {kind} draft comes with the course for {name} yet; this row is left out.")
-            continue
-        [row] = evaluate(target, drafter, ["agent"], k=k, seeds=2, prompts_per_seed=requests // 2, max_new_tokens=64)
-        rows.append(
-            {
-                "draft": KIND_NAMES[kind],
-                "prompts": row.prompts,
-                "tokens per step": row.acceptance_length,
-                "95 %": f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
-                "conditional by depth": " ".join(f"{share:.2f}" for share in row.conditional),
-                "mean TPOT (ms)": row.tpot_mean_ms,
-                "P95 TPOT (ms)": row.tpot_p95_ms,
-            }
-        )
-    return rows
 
 
 def unrolled_rows(words: Sequence[str], answer_start: int, step: int) -> list[dict[str, Any]]:

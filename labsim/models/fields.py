@@ -106,5 +106,14 @@ def short(value: object) -> str:
 
 def shown(name: object) -> str:
     """A name in quotes, its middle left out where it is long."""
-    text = str(name)
-    return repr(text if len(text) <= 100 else f"{text[:60]}...{text[-20:]}")
+    return repr(abridged(str(name), 100))
+
+
+def abridged(text: str, most: int) -> str:
+    """The text, its middle left out where it has more than `most` characters."""
+    return text if len(text) <= most else f"{text[: most * 3 // 5]}...{text[-most // 5 :]}"
+
+
+def printable(text: str) -> str:
+    """Line ends, escape sequences and other control characters as `repr` writes them: a terminal obeys none of them."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

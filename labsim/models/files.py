@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DIGEST_LETTERS = 12
@@ -26,6 +27,20 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
+def emptied_on_failure(directory: Path) -> Iterator[None]:
+    """Where the block fails, directories up to this one that were not there before and hold nothing are gone again."""
+    new = [folder for folder in (directory, *directory.parents) if not os.path.lexists(folder)]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # the first one that holds something ends it
+            for folder in new:
+                if os.path.lexists(folder):
+                    folder.rmdir()
+        raise
 
 
 def digest(data: bytes) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import nan
 from operator import mul, truediv
 
@@ -68,7 +69,9 @@ class Report:
     `acceptance_length` = 1 + accepted / drafts, summed over the measured requests (so long answers weigh more, as in
     an engine's counters); 1 without speculation. `target_forwards_per_token` counts, per request, the forwards after
     its prompt over the tokens they emitted: 1 without speculation, about 1 / acceptance length with it.
-    `prefill_step_share` is the share of steps that carry prompt tokens, `mean_batch` the mean decode batch over steps.
+    `prefill_step_share` is the share of steps that carry prompt tokens, `prefill_gap_share` the share of chunk gaps
+    that contain such a step: smaller with few users, because a request whose prompt is read makes no gap in that step.
+    `mean_batch` is the mean decode batch over steps.
     """
 
     k: int
@@ -91,6 +94,7 @@ class Report:
     chunk_gap_p99_ms: float
     token_gap_p99_ms: float
     prefill_step_share: float
+    prefill_gap_share: float
     target_forwards_per_token: float
     acceptance_length: float
     drafts: int
@@ -136,6 +140,7 @@ def summarise(trace: Trace) -> Report:
         chunk_gap_p99_ms=1e3 * gap_p99,
         token_gap_p99_ms=1e3 * (percentile(_token_gaps(trace, lo, hi), 99) if trace.k else gap_p99),
         prefill_step_share=1 - trace.prefill_tokens[lo:hi].count(0) / steps if steps else nan,
+        prefill_gap_share=sum(compress(batch, trace.prefill_tokens[lo:hi])) / chunks if chunks else nan,
         target_forwards_per_token=forwards / decoded if decoded else nan,
         acceptance_length=1 + accepted / forwards if forwards else nan,
         drafts=forwards if trace.k else 0,

@@ -14,8 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..sim.acceptance import constant_conditional_acceptance
-from .record import AcceptanceRecord, Bench, Window
-from .scatter import alpha_interval, engines_that_differ, find_drift
+from .record import AcceptanceRecord, Bench, Part, Unpooled, Window
+from .scatter import (
+    FEWEST_FOR_SCATTER,
+    Shift,
+    alpha_interval,
+    by_engine,
+    engines_that_differ,
+    find_drift,
+    since_last_shift,
+)
 from .sums import Observation, Sums, Tally
 
 FEW_DRAFTS = 100
@@ -62,8 +70,7 @@ def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
     k = reading.k
     if k is None and not reading.variable_length:
         k = total.common_k()
-        if k is None and len([value for value in total.k if value is not None]) > 1:
-            lengths = ", ".join(str(value) for value in sorted(v for v in total.k if v is not None))
+        if lengths := _several_k(reading, total, k):
             reasons.setdefault("k", f"several draft lengths: {lengths}")
             reasons.setdefault("survival", f"several draft lengths: {lengths}")
     drafts, drafted, accepted = (total.total(name) for name in ("drafts", "drafted", "accepted"))
@@ -78,7 +85,10 @@ def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
         for engine in reading.tally.engines.values():
             _sums_with_alpha(engine, k)
     _check(reading, total, k, length, survival)
-    interval, why = alpha_interval(total, windows, alpha, k, survival, reading.autocorrelation)
+    if mixed := _several_k(reading, total, k):
+        interval, why = None, f"several draft lengths: {mixed}"
+    else:
+        interval, why = alpha_interval(total, windows, alpha, k, survival, reading.autocorrelation)
     per_token = None
     if k is not None and length is not None and 1 <= length <= 1 + k:
         per_token = constant_conditional_acceptance((length - 1) / k, k)
@@ -104,7 +114,91 @@ def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
     reasons.setdefault("alpha_interval", why)
     if len(reading.benches) > 1:
         reasons.setdefault("bench", f"{len(reading.benches)} benchmark runs were read; give one to get its latencies")
-    return replace(record, warnings=tuple(reading.warnings), unknown=_explain(record, reasons))
+    return replace(
+        record,
+        warnings=tuple(reading.warnings),
+        unknown=_explain(record, reasons),
+        unpooled=_unpooled(reading, windows, record),
+    )
+
+
+def _several_k(reading: Reading, total: Sums, k: int | None) -> str:
+    """The draft lengths of an input that holds several, as text; empty if it holds one, or varies from step to step."""
+    known = sorted(value for value in total.k if value is not None)
+    return ", ".join(map(str, known)) if k is None and not reading.variable_length and len(known) > 1 else ""
+
+
+def _unpooled(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecord) -> Unpooled | None:
+    """What may be judged where the total may not: each engine since its last shift; None if the total may."""
+    if lengths := _several_k(reading, reading.tally.total, record.k):
+        return Unpooled(f"it holds several draft lengths ({lengths}): give one log per K")
+    if record.alpha is None:
+        return None
+    series, shifts = by_engine(windows), {}
+    if reading.one_window_is_one == "window":
+        for engine, one in series.items():
+            solid = [w for w in one if not w.total("drafts") or w.drafts >= FEW_DRAFTS] or one
+            tail, shift = since_last_shift(solid, record.k, record.survival, 0.001 / len(series))
+            if shift:
+                shifts[engine] = shift
+                series[engine] = one[next(i for i, window in enumerate(one) if window is shift.first) :]
+                if len(tail) < FEWEST_FOR_SCATTER:
+                    return Unpooled(
+                        f"{_moved(shift, engine if len(series) > 1 else None)}, and the {len(tail)} window(s) since "
+                        f"then are too few to judge (at least {FEWEST_FOR_SCATTER}): give a longer log from then on"
+                    )
+    named = [_joined(one) for engine, one in series.items() if engine is not None]
+    if pair := engines_that_differ(named, record.k):
+        low, high = pair
+        reason = f"alpha is {low.alpha():.3f} on {low.engine} and {high.alpha():.3f} on {high.engine}"
+        parts = []
+        for engine, one in series.items():
+            since = f" since {shifts[engine].start}" if engine in shifts and shifts[engine].start else ""
+            parts.append(Part(f"{engine or 'engine without a name'}{since}", _part(reading, one, record)))
+        return Unpooled(f"{reason}: the worst one counts", tuple(parts))
+    if not shifts:
+        return None
+    engine, shift = max(shifts.items(), key=lambda item: item[1].first.order)
+    rest = sorted((window for one in series.values() for window in one), key=lambda window: window.order)
+    since = f"since {shift.start}" if shift.start else "since the last shift"
+    reason = f"{_moved(shift, engine if len(series) > 1 else None)}: what comes after counts"
+    return Unpooled(reason, (Part(since, _part(reading, rest, record)),))
+
+
+def _moved(shift: Shift, engine: str | None) -> str:
+    where, when = f" of {engine}" if engine else "", f" at {shift.start}" if shift.start else ""
+    return f"alpha{where} shifts from {shift.before:.3f} to {shift.after:.3f}{when}"
+
+
+def _joined(windows: Sequence[Sums]) -> Sums:
+    total = Sums()
+    for window in windows:
+        total.merge(window)
+    return total
+
+
+def _part(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecord) -> AcceptanceRecord:
+    """The record of some of the windows."""
+    total = _joined(windows)
+    drafts, drafted, accepted = (total.total(name) for name in ("drafts", "drafted", "accepted"))
+    survival = None if record.survival is None else total.survival()
+    alpha = total.alpha()
+    interval, why = alpha_interval(total, windows, alpha, record.k, survival, reading.autocorrelation)
+    part = AcceptanceRecord(
+        engine=record.engine,
+        format=record.format,
+        k=record.k,
+        drafts=drafts,
+        drafted=drafted,
+        accepted=accepted,
+        alpha=alpha,
+        alpha_interval=interval,
+        acceptance_length=total.acceptance_length(),
+        survival=survival,
+        windows=tuple(window.window() for window in windows),
+        files=record.files,
+    )
+    return replace(part, unknown=_explain(part, {"alpha_interval": why}))
 
 
 def _with_alpha(window: Window, k: int) -> Window:

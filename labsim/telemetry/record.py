@@ -8,7 +8,7 @@ same acceptance length, `survival` P(at least i accepted).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -41,8 +41,30 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A stretch of the input that may be pooled: `what` names it ("since 03-07 09:32:30", "engine 1")."""
+
+    what: str
+    record: AcceptanceRecord
+
+
+@dataclass(frozen=True)
+class Unpooled:
+    """Why the total of a record is the alpha of nothing: a shift of alpha, engines that differ, several K.
+
+    `parts` may each be judged; they are empty where none can, and `reason` then says what would be needed.
+    """
+
+    reason: str
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True)
 class AcceptanceRecord:
-    """What was read. `format` names the kind of input ("vllm-log", ...), `files` where it came from."""
+    """What was read. `format` names the kind of input ("vllm-log", ...), `files` where it came from.
+
+    `unpooled` is set where the totals must not be used as one alpha; in `to_dict` the warnings stand for it.
+    """
 
     engine: str
     format: str
@@ -61,7 +83,10 @@ class AcceptanceRecord:
     warnings: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    unpooled: Unpooled | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: plain lists, None where the input does not determine a value."""
-        return asdict(self)
+        document = asdict(replace(self, unpooled=None))
+        del document["unpooled"]
+        return document

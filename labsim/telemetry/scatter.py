@@ -29,11 +29,13 @@ FEWEST_FOR_SCATTER = 8
 
 @dataclass(frozen=True)
 class Shift:
-    """A shift of alpha in the middle of a series: mean before and after, and the printed time of the first window."""
+    """A shift of alpha in the middle of a series: mean before and after, the printed time of the first window, and
+    that window."""
 
     before: float
     after: float
     start: str | None
+    first: Sums
 
 
 def step_survival(survival: Sequence[float] | None, mean: float, k: int | None) -> tuple[float, ...] | None:
@@ -101,11 +103,30 @@ def _between_windows(windows: Sequence[Sums], alpha: float) -> tuple[tuple[float
 def find_drift(windows: Sequence[Sums], k: int | None, survival: Sequence[float] | None) -> Shift | None:
     """The largest shift of alpha that one engine's series shows, if it is significant (1 in 1,000, shared among the
     engines) and at least 0.02."""
-    by_engine: dict[str | None, list[Sums]] = {}
-    for window in windows:
-        by_engine.setdefault(window.engine, []).append(window)
-    found = [_shift(series, k, survival, 0.001 / len(by_engine)) for series in by_engine.values()]
+    series = by_engine(windows)
+    found = [_shift(one, k, survival, 0.001 / len(series)) for one in series.values()]
     return max((shift for shift in found if shift), key=lambda shift: abs(shift.after - shift.before), default=None)
+
+
+def since_last_shift(
+    series: Sequence[Sums], k: int | None, survival: Sequence[float] | None, chance: float
+) -> tuple[list[Sums], Shift | None]:
+    """The windows of one engine after its last shift of alpha, and that shift; all of them and None without one."""
+    tail, last = list(series), None
+    while shift := _shift(tail, k, survival, chance):
+        tail, last = tail[next(i for i, window in enumerate(tail) if window is shift.first) :], shift
+    return tail, last
+
+
+def by_engine(windows: Sequence[Sums]) -> dict[str | None, list[Sums]]:
+    """The windows of each engine in order of time, or of appearance where some print none."""
+    series: dict[str | None, list[Sums]] = {}
+    for window in windows:
+        series.setdefault(window.engine, []).append(window)
+    return {
+        engine: sorted(one, key=lambda window: window.time) if all(w.time is not None for w in one) else one
+        for engine, one in series.items()
+    }
 
 
 def _shift(windows: Sequence[Sums], k: int | None, survival: Sequence[float] | None, chance: float) -> Shift | None:
@@ -133,7 +154,7 @@ def _shift(windows: Sequence[Sums], k: int | None, survival: Sequence[float] | N
     if cut == 0 or _kolmogorov(furthest / sqrt(variance * everything)) > chance:
         return None
     before, after = _mean(used[:cut]), _mean(used[cut:])
-    return Shift(before, after, used[cut][0].start) if abs(after - before) >= 0.02 else None
+    return Shift(before, after, used[cut][0].start, used[cut][0]) if abs(after - before) >= 0.02 else None
 
 
 def engines_that_differ(engines: Sequence[Sums], k: int | None) -> tuple[Sums, Sums] | None:

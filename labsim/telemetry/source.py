@@ -29,6 +29,8 @@ def open_source(path: str | Path) -> Iterator[tuple[BinaryIO, str]]:
         yield sys.stdin.buffer, "standard input"
         return
     name = str(path)
+    if not name:
+        raise TelemetryError("the name of a file is empty; right is a file, or - for standard input")
     try:
         stream = open(path, "rb")  # noqa: SIM115 - closed by the `with` below, errors are told apart here
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .record import Window
 
@@ -46,6 +46,7 @@ class Sums:
     def __init__(self) -> None:
         self.n = 0
         self.start: str | None = None
+        self.time: float | None = None
         self.order = 0
         self.engine: str | None = None
         self.drafts = self.margin = self.drafted = self.accepted = 0
@@ -58,7 +59,7 @@ class Sums:
 
     def add(self, seen: Observation) -> None:
         if self.n == 0:
-            self.start = seen.start
+            self.start, self.time = seen.start, seen.time
         self.n += 1
         if seen.drafts is not None:
             self.drafts += seen.drafts
@@ -90,7 +91,7 @@ class Sums:
 
     def merge(self, other: Sums) -> None:
         if self.n == 0:
-            self.start, self.order, self.engine = other.start, other.order, other.engine
+            self.start, self.time, self.order, self.engine = other.start, other.time, other.order, other.engine
         for name in _ADDITIVE:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         missing = len(other.survival_sum) - len(self.survival_sum)
@@ -196,6 +197,9 @@ class Tally:
 
     def add(self, seen: Observation) -> None:
         engine = seen.engine if seen.engine in self.engines or len(self.engines) < MOST_ENGINES else "others"
+        if seen.time is not None and self.last is not None and seen.time < self.last - 300 * 86400:
+            # Dates without a year run from December into January.
+            seen = replace(seen, time=seen.time + 366 * 86400)
         self.total.add(seen)
         per_engine = self.engines.setdefault(engine, Sums())
         per_engine.engine = engine
@@ -204,9 +208,6 @@ class Tally:
         if seen.time is not None:
             self.timed += 1
             time = seen.time
-            if self.last is not None and time < self.last - 300 * 86400:
-                # Dates without a year run from December into January.
-                time += 366 * 86400
             self.first = time if self.first is None else min(self.first, time)
             self.last = time if self.last is None else max(self.last, time)
 

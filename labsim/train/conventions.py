@@ -10,6 +10,10 @@ starts at t is the target's:
 and acceptance length is 1 + s_1 + s_2 + ... : accepted tokens per step and the target's own one. A product of marginals
 is not a survival: it drops the correlation of a chain's guesses, and is usually too low.
 
+Nor do all mean the same places t. A trainer counts chains from every place of its answers; an engine starts one where
+the last one ended, most often behind a rejected guess. Those are the harder places, so `vLLM` prints less than a sum
+over all places (`labsim.train.ttt.estimate` walks as an engine does).
+
     system, figure                            what it is                                the target's token counted
     EAGLE getkacc                             survival of a self-fed chain of 5                 -
     EAGLE tau                                 tokens per cycle of a tree                        yes

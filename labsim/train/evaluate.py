@@ -23,6 +23,7 @@ from ..drafts.eagle_drafter import EagleDrafter
 from ..drafts.protocol import Drafter
 from ..drafts.shape import Chain
 from ..features.source import Online
+from ..models.fields import shown
 from ..models.load import Target
 from ..models.paths import data_directory
 from ..models.sampling import Sampling
@@ -138,7 +139,7 @@ def prompts_of(name: str) -> list[Prompt]:
     path = Path(name)
     if path.is_file():
         return read_prompts(path)
-    raise ValueError(f"data {name!r} is neither one of {', '.join(DOMAINS)} nor a JSONL file of prompts")
+    raise ValueError(f"data {shown(name)} is neither one of {', '.join(DOMAINS)} nor a JSONL file of prompts")
 
 
 def chosen(

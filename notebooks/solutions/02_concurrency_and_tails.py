@@ -16,14 +16,14 @@ def speculative_config(mode, k, draft):
     return {"method": method, "model": draft, "num_speculative_tokens": k}
 
 # %% 02.3
-answer("02.3", "ngram")
+answer("02.3", "cache")
 
 # %% 02.4
 @exercise("02.4")
 def why_did_the_tail_grow(before, after):
-    if after["prefill_step_share"] < 0.01:
+    if after["prefill_gap_share"] < 0.01:
         return "longer steps"
-    if before["prefill_step_share"] < 0.01:
+    if before["prefill_gap_share"] < 0.01:
         return "prefill crosses 1 %"
     return "prefill stalls"
 

@@ -30,3 +30,15 @@ def look_at(weights, steps, window, sink):
 
 # %% 07.5
 answer("07.5", {"A": "fc-norm-flag-off", "B": "feedback-flag", "C": "d2t-zeros"})
+
+# %% 07.6
+answer(
+    "07.6",
+    {
+        "D": "residual-flag",
+        "E": "d2t-stale",
+        "F": "template-differs",
+        "G": "halves-swapped",
+        "H": "layers-one-off",
+    },
+)

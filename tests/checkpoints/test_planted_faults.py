@@ -18,6 +18,7 @@ from labsim.checkpoints.behaviour import embedding_checks
 from labsim.checkpoints.curve import Curve, greedy_texts, measure, read_texts
 from labsim.checkpoints.doctor import Diagnosis, examine
 from labsim.checkpoints.faults import fault_named, faults, plant, symptom
+from labsim.checkpoints.held_out import held_out_checks, read_said, same_texts, walked
 from labsim.checkpoints.on_disk import read_directory
 from labsim.checkpoints.served import serve
 from labsim.features.source import Online
@@ -27,6 +28,7 @@ from labsim.train.ttt.build import start_from
 from labsim.train.ttt.data import Document
 from labsim.train.ttt.estimate import estimate
 from labsim.train.ttt.recipe import TTTRecipe
+from labsim.train.ttt.run import run as train
 
 from .public_drafts import names
 
@@ -82,6 +84,16 @@ def test_the_healthy_draft_passes_everything(target: Target, texts: list[Documen
     assert {"name", "status", "finding", "symptom", "remedy"} == set(document["checks"][0])
 
 
+def test_the_behavioural_check_says_how_far_it_is(target: Target) -> None:
+    told: list[tuple[str, int, int]] = []
+    texts = greedy_texts(target, 3, 8, told=lambda *said: told.append(said))
+    assert told == [("greedy answers", done, 3) for done in range(4)]
+    told.clear()
+    found = examine(HEALTHY, "nano", load=lambda name: target, texts=texts, told=lambda *said: told.append(said))
+    tried = len(found.behaviour.tried)
+    assert told == [("other wirings", done, tried) for done in range(tried)]
+
+
 def test_an_embedding_that_is_not_the_targets(target: Target, tmp_path: Path) -> None:
     embedding = target.model.embedding_VE.half()
     for factor, name in ((1, "embedding copy"), (0, "embedding copy: differs")):
@@ -95,6 +107,56 @@ def test_an_embedding_that_is_not_the_targets(target: Target, tmp_path: Path) ->
 def test_a_draft_that_is_only_poor_is_no_fault(target: Target, texts: list[Document]) -> None:
     """Without training-time test a normed feedback happens to be a little better: a cure, not a wiring fault."""
     assert names(run(data_directory() / "ttt" / "nano" / "eagle3-ttt1", target, texts).checks, "fault") == []
+
+
+def test_weights_that_were_better_once_are_named(target: Target, texts: list[Document], tmp_path: Path) -> None:
+    """Noise on the layer: a draft that is still fair by itself. Its recipe remembers more."""
+    tensors, generator = read_directory(HEALTHY).tensors, torch.Generator().manual_seed(0)
+    for name, weight in tensors.items():
+        if weight.ndim == 2 and name.startswith("midlayer."):
+            noise = torch.randn(weight.shape, generator=generator) * weight.float().std()
+            tensors[name] = (weight.float() + 0.6 * noise).to(weight.dtype)
+    save_file(tensors, tmp_path / "model.safetensors")
+    shutil.copy(HEALTHY / "config.json", tmp_path)
+    assert run(tmp_path, target, texts).ok
+    shutil.copy(HEALTHY / "recipe.json", tmp_path)
+    assert names(run(tmp_path, target, texts).checks, "fault") == ["acceptance: below its training's"]
+
+
+def test_the_walk_over_the_same_texts_is_the_recipes_own_figure(target: Target, tmp_path: Path) -> None:
+    """Of a draft that was trained on the shipped answers alone."""
+    recipe = TTTRecipe(draft="eagle3.1", ttt=1, steps=8, seq=512, draft_vocab_size=1024, evaluate_every=8, k=7)
+    train("nano", ["shipped"], recipe, tmp_path)
+    disk = read_directory(tmp_path)
+    said = read_said(disk)
+    same = same_texts(disk, target, said)
+    assert len(same) == said["all"].documents == 48
+    draft = serve(tmp_path, target)
+    read = read_texts(target, same, draft.layers)
+    runs_P = measure(draft, read, 7).runs_P
+    steps, accepted = torch.tensor(
+        [walked(text, runs_P[read.text_P == index], 7) for index, text in enumerate(same)]
+    ).sum(0).tolist()  # fmt: skip
+    found = json.loads((tmp_path / "recipe.json").read_text())
+    assert 1 + accepted / steps == pytest.approx(found["result"]["acceptance_length"], rel=0.01)
+    assert same_texts(read_directory(HEALTHY), target, read_said(read_directory(HEALTHY))) == []  # others were added
+
+
+def test_without_the_same_texts_the_interval_is_wide(
+    target: Target, texts: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recipe that says a little more than is seen on a few other texts is no fault; one that says far more is."""
+    monkeypatch.setattr("labsim.checkpoints.held_out.same_texts", lambda disk, target, said: [])
+    draft = serve(HEALTHY, target)
+    read = read_texts(target, texts, draft.layers)
+    for survival, status in (([0.45, 0.25, 0.15], "ok"), ([1.0, 1.0, 1.0], "fault")):
+        figures = {domain: {"documents": 12, "survival": survival} for domain in ("chat", "code", "agent")}
+        (tmp_path / "recipe.json").write_text(json.dumps({"result": {"held_out": figures}}))
+        disk = replace(read_directory(HEALTHY), directory=tmp_path)
+        assert [one.status for one in held_out_checks(disk, draft, target, texts, read)] == [status]
+    for damage in ({"survival": [2.0], "documents": 3}, {"survival": None}, {"documents": "x", "survival": [0.5]}):
+        (tmp_path / "recipe.json").write_text(json.dumps({"result": {"held_out": {"chat": damage}}}))
+        assert held_out_checks(disk, draft, target, texts, read) == []
 
 
 def test_a_draft_that_always_says_one_token_is_as_good_as_none(

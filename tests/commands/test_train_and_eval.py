@@ -48,6 +48,15 @@ def test_train_prints_its_contract(draft: tuple[Path, dict[str, object]]) -> Non
     assert {path.name for path in out.iterdir()} >= {"config.json", "model.safetensors", "loss.csv", "recipe.json"}
 
 
+def test_a_draft_of_another_making_is_not_replaced(draft: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((draft[0] / name).read_bytes())
+    command = ("train", "--target", "nano", "--draft", "eagle3.1", "--ttt", "1", "--data", "shipped", "--steps", "1")
+    result = call(*command, "--seq", "64", "--domains", "chat", "--out", str(tmp_path))
+    assert result.exit_code == 2 and "would be replaced" in result.output
+    assert (tmp_path / "model.safetensors").read_bytes() == (draft[0] / "model.safetensors").read_bytes()
+
+
 def test_with_all_states_on_disk_the_target_is_not_loaded(
     draft: tuple[Path, dict[str, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

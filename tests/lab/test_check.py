@@ -43,6 +43,25 @@ def test_a_right_answer_passes_whatever_number_type_it_returns():
         assert verdict.status is Status.PASSED, (convert, verdict)
 
 
+@pytest.mark.parametrize("convert", [np.float32, lambda x: np.array(x, np.float32), torch.tensor])
+def test_a_right_formula_in_float32_passes_and_a_wrong_one_does_not(convert):
+    third = 0.1234567891
+    for nested in (third, [third, 2 * third], [[third], [3 * third]]):
+        expected = nested if isinstance(nested, list) else float(nested)
+        got = convert(nested)
+        assert difference(got * np.float32(1 + 3e-6), expected) is None, nested
+        assert difference(got * np.float32(1 + 3e-5), expected) is not None, nested
+        assert difference(got * np.float32(1 + 3e-6), np.array(expected)) is None, nested
+    assert difference(third * (1 + 3e-6), third) is not None, "a Python float has no excuse"
+    assert difference(np.float64(third * (1 + 3e-6)), third) is not None
+
+
+def test_float32_buys_nothing_where_a_whole_number_is_due():
+    assert difference(np.float32(200_001), 200_000) is not None
+    assert difference(torch.tensor([1.0, 200_001.0]), [1, 200_000]) is not None
+    assert difference(torch.tensor([1.0, 200_001.0]), np.array([1, 200_000])) is not None
+
+
 @pytest.mark.parametrize("k", [2, 2.0, np.int64(2), np.int32(2), torch.tensor(2)])
 def test_whole_numbers_of_any_type_agree(k):
     assert difference(k, 2) is None

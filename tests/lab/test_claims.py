@@ -20,6 +20,8 @@ RECORDED = load_directory(metrics_directory() / "ci")
 MEASURED = values(RECORDED)
 R, T, N, X, Y = Verdict.REPRODUCED, Verdict.TREND, Verdict.NOT, Verdict.REFUTED, Verdict.NOT_YET
 
+_AL, _COUNT = "06.decoded_ratio_acceptance_length", "06.requests_decoded"
+
 # What would have to be measured for another verdict. Every rule stands here with each verdict that it can give.
 PLANTED: list[tuple[str, dict[str, Value], Verdict]] = [
     ("S1", {}, R),
@@ -71,9 +73,10 @@ PLANTED: list[tuple[str, dict[str, Value], Verdict]] = [
     ("E7", {}, R),
     ("E7", {"02.kimi_gb200_c4": 1.95}, T),
     ("E7", {"02.kimi_gb200_c1": 1.0}, N),
-    ("A1", {}, N),
-    ("A1", {"06.agent_length_ratio_claimed_pair.low": 2.1, "06.agent_length_ratio_claimed_pair.high": 2.25}, R),
-    ("A1", {"06.agent_length_ratio_claimed_pair.low": 1.1, "06.agent_length_ratio_claimed_pair.high": 1.3}, T),
+    ("A1", {f"{_AL}.low": 0.9, f"{_AL}.high": 1.3}, N),
+    ("A1", {f"{_AL}.low": 2.1, f"{_AL}.high": 2.25}, R),
+    ("A1", {f"{_AL}.low": 1.1, f"{_AL}.high": 1.3}, T),
+    ("A2", {"06.decoded_ratio_mean_TPOT.low": 0.35, "06.decoded_ratio_mean_TPOT.high": 0.45, _COUNT: 19}, N),
     ("A2", {"06.decoded_ratio_mean_TPOT.low": 0.35, "06.decoded_ratio_mean_TPOT.high": 0.45}, R),
     ("A2", {"06.decoded_ratio_mean_TPOT.low": 0.5, "06.decoded_ratio_mean_TPOT.high": 0.7}, T),
     ("A2", {"06.decoded_ratio_mean_TPOT.low": 0.5, "06.decoded_ratio_mean_TPOT.high": 1.1}, N),

@@ -138,14 +138,14 @@ def figures_of(
     there = replace(chains, survival=tuple(s * special for s in survival))
     names = {one.name: (chains if at == 0 else there) for at, one in enumerate(CORNERS)} | {"2048 tokens": there}
     drift = Drift((1.0, 2.0, 3.0), (5.0,), sizes, tuple(0.4 * sink**d for d in depths), shares, shares, shares)
-    return Probed(arm, seed, 1000, 2.0, drift, chains, {"none": chains, "state 1.0": there}, names)
+    return Probed(arm, seed, 1000, 2.0, drift, chains, {"none": chains, "pinned": chains, "state 1.0": there}, names)
 
 
-def synthetic(sink_token: int | None = 0, **post: float) -> DriftGrid:
+def synthetic(sink_token: int | None = 0, pre_growth: float = 1.2, **post: float) -> DriftGrid:
     """Seeds differ a little; the two arms by what is given of 3.1."""
     drafts = []
     for seed, wobble in enumerate((0.99, 1.0, 1.01)):
-        plain = {"growth": 1.2 * wobble, "deep": 0.4 * wobble, "ratio": wobble, "sink": 0.8}
+        plain = {"growth": pre_growth * wobble, "deep": 0.4 * wobble, "ratio": wobble, "sink": 0.8}
         better = {"growth": 1.0, "deep": 0.95, "ratio": wobble, "sink": 1.0} | post
         drafts += [figures_of(PRE, seed, **plain), figures_of(POST, seed, **better)]
         drafts += [figures_of(arm, seed, **better) for arm in (FC_ONLY, OUTPUT_ONLY)]
@@ -173,6 +173,9 @@ def test_ratios_are_paired() -> None:
     grid = synthetic(special=1.5)
     found = causes.ratio(grid, POST, PRE, lambda one: one.situations["no template"].survival[0])
     assert (found.low, found.mean, found.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert causes.accepted_in("no template", 2)(grid.of(POST)[1]) == pytest.approx(1.5 * 0.63)
+    assert causes.first_in("no template")(grid.of(POST)[1]) == pytest.approx(1.5 * 0.42)
+    assert causes.brought_back(grid, PRE).mean == pytest.approx(0)
     assert causes.kept("no template", claims.OWN, 7)(grid.of(POST)[0]) == pytest.approx(1.5)
     assert causes.kept_disturbed("state 1.0", 7)(grid.of(POST)[0]) == pytest.approx(1.5)
     assert causes.growth(3)(grid.of(PRE)[1]) == pytest.approx(1.2**2)
@@ -188,6 +191,8 @@ def test_ratios_are_paired() -> None:
         ("E2", {}, "reproduced"),
         ("E2", {"growth": 1.05}, "the trend only"),
         ("E2", {"growth": 1.3}, "not reproduced"),
+        ("E2", {"pre_growth": 1.5}, "the trend only"),
+        ("E2", {"pre_growth": 0.98}, "not reproduced"),
         ("E1", {}, "reproduced"),
         ("E1", {"sink": 0.8}, "not reproduced"),
         ("E1", {"sink_token": None}, "not reproduced"),
@@ -198,6 +203,8 @@ def test_ratios_are_paired() -> None:
         ("E4", {"special": 1.6}, "reproduced"),
         ("E4", {"better": 1.6, "special": 0.8}, "not reproduced"),
         ("E4", {"special": 0.9}, "not reproduced"),
+        ("E4", {"better": 1.6}, "the trend only"),
+        ("E4", {"special": 1.1}, "the trend only"),
         ("E5", {}, "reproduced"),
         ("E5", {"deep": 0.8}, "the trend only"),
         ("E5", {"deep": 0.4}, "not reproduced"),

@@ -18,7 +18,7 @@ from labsim.lab.answered import answered
 from labsim.lab.drift_lab import loads_without_flags, served_alike, told_apart
 from labsim.lab.drift_plot import draw_drafts
 from labsim.lab.exercises import drift_by_hand as hand
-from labsim.lab.planted_curves import HEALTHY, planted_curves
+from labsim.lab.planted_curves import HEALTHY, first_guesses_changed, planted_curves
 from labsim.models.config import ModelConfig
 from labsim.models.load import Target, load_target
 from labsim.models.paths import data_directory
@@ -83,8 +83,10 @@ def test_shares_by_hand_are_the_probes() -> None:
 
 def test_the_letters_are_faults_that_run() -> None:
     known = {fault.name: fault for fault in faults("checkpoint")}
-    assert set(hand.CURVES.values()) < set(hand.CAUSES) <= set(known)
-    assert all(known[name].runs for name in hand.CAUSES)
+    for curves, causes in ((hand.CURVES, hand.CAUSES), (hand.MORE_CURVES, hand.MORE_CAUSES)):
+        assert set(curves.values()) < set(causes) <= set(known)
+        assert all(known[name].runs for name in causes)
+    assert len({*hand.CURVES.values(), *hand.MORE_CURVES.values()}) == 8
 
 
 def test_the_curves_look_as_the_hints_say(nano: Target) -> None:
@@ -99,6 +101,22 @@ def test_the_curves_look_as_the_hints_say(nano: Target) -> None:
     assert by_fault["fc-norm-flag-off"][1] > 2 * by_fault["feedback-flag"][1]
     with pytest.raises(ValueError, match=r"no eagle3\.1 draft is shipped for 'nanoo'"):
         planted_curves(Target("nanoo", nano.directory, nano.model, nano.tokenizer, nano.stop_ids), texts, 4)
+
+
+def test_the_five_more_can_be_told_apart(nano: Target) -> None:
+    texts = answered(nano, {"chat": 4, "code": 4, "agent": 4}, "held_out", max_new_tokens=40, longest=200)
+    curves = planted_curves(nano, texts, 4, hand.MORE_CURVES)
+    healthy = curves[HEALTHY]
+    by_fault = {name: curves[letter] for letter, name in hand.MORE_CURVES.items()}
+    changed = {name: first_guesses_changed(curve, healthy) for name, curve in by_fault.items()}
+    assert by_fault["template-differs"].survival == healthy.survival and changed["template-differs"] == 0
+    assert changed["layers-one-off"] > 0
+    sums = {name: sum(curve.survival) for name, curve in by_fault.items()}
+    assert abs(sums["layers-one-off"] - sum(healthy.survival)) < 0.1
+    assert sums["residual-flag"] < min(sum(healthy.survival), sums["layers-one-off"]) - 0.03
+    assert 0.05 < by_fault["halves-swapped"].survival[0] < healthy.survival[0] / 2
+    assert by_fault["halves-swapped"].survival[1] < 0.03
+    assert by_fault["d2t-stale"].survival[0] < 0.03
 
 
 def test_two_generations_on_one_path(nano: Target) -> None:
@@ -129,6 +147,10 @@ def test_the_drawing_follows_the_configs(tmp_path: Path) -> None:
     assert [said.count("RMSNorm") for said in words] == [0, 3]
     assert [any(said.startswith("norm(a)") for said in side) for side in words] == [False, True]
     assert all("(after 2 layers)" in side[0] for side in words)
+    # Attention's output reaches a beside the feed-forward, too: two sums, and two lines that end at them.
+    assert all({"+  =  r", "+  =  a"} <= set(side) for side in words)
+    greys = [[line for line in ax.lines if line.get_color() == "#777777"] for ax in fig.axes]
+    assert [len(lines) for lines in greys] == [2, 2]
     fig.savefig(tmp_path / "both.png")
     with pytest.raises(ValueError, match="eagle1 cannot be drawn"):
         draw_drafts([EagleConfig.eagle1(SMALL)], ["EAGLE-1"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from labsim.lab.golden import (
     Golden,
+    apart,
     check,
     describe_update,
     golden_path,
@@ -80,6 +81,8 @@ def test_tolerances_agree_with_math_isclose(value: float, expected: float, toler
         (3, "allowed: an object with a value"),
         ({"value": 1.0}, "has no tolerance; allowed: one of abs_tol, rel_tol"),
         ({"value": 1.0, "abs_tol": 1, "rel_tol": 0.1}, "has abs_tol and rel_tol"),
+        ({"value": 1.0, "abs_tol": 1, "timed": 1}, "timed is 1; allowed: true or false"),
+        ({"value": True, "timed": True}, "what a clock measures is a number"),
         ({"value": 1.0, "reltol": 0.1}, "unknown key 'reltol'; did you mean 'rel_tol'"),
         ({"value": 1.0, "rel_tol": 1.0}, "or every sign would pass"),
         ({"value": 0.0, "rel_tol": 0.1}, "allowed: abs_tol"),
@@ -97,6 +100,34 @@ def test_a_golden_that_cannot_fail_or_makes_no_sense_is_refused(tmp_path: Path, 
     with pytest.raises(ValueError, match=r"01\.json: x") as caught:
         load_goldens(path)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "golden", "copies"),
+    [
+        (1.019, Golden(1.0, rel_tol=0.5), True),
+        (1.021, Golden(1.0, rel_tol=0.5), False),
+        (-0.067, Golden(0.028, abs_tol=0.4), False),
+        (0.0019, Golden(0.0, abs_tol=1), True),
+        (0.0021, Golden(0.0, abs_tol=1), False),
+        (9.0, Golden(1.0, abs_tol=50, timed=True), True),
+        (False, Golden(True), False),
+        ("moe", Golden("moe"), True),
+        (1.0, Golden("moe"), False),
+    ],
+)
+def test_a_golden_is_a_copy_of_the_recorded_number_whatever_its_tolerance(
+    recorded: object, golden: Golden, copies: bool
+) -> None:
+    assert (apart({"x": recorded, "other": 1}, {"x": golden, "unrecorded": golden}) == []) is copies
+
+
+def test_what_is_timed_stays_so_in_the_file_and_in_an_update(tmp_path: Path) -> None:
+    goldens = {"t": Golden(1.5, abs_tol=0, timed=True), "n": Golden(3, abs_tol=0), "f": Golden(False)}
+    save_goldens(tmp_path / "01.json", goldens)
+    assert load_goldens(tmp_path / "01.json") == goldens
+    assert updated(_metrics(t=2.5, n=3, f=False), goldens)["t"] == Golden(2.5, abs_tol=0, timed=True)
+    assert not updated(_metrics(t=True), goldens)["t"].timed
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"metrics": [], "x": 1}', "{"])

@@ -1,4 +1,4 @@
-"""Quizzes: their shape, their numbers against the notebooks' goldens, and the widget's own bookkeeping."""
+"""Quizzes: their shape, their numbers against the notebooks' recorded metrics, and the widget's own bookkeeping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import traitlets
 
 from labsim.attention.bytes_sent import AttentionShape
 from labsim.lab import progress
-from labsim.lab.golden import load_goldens
+from labsim.lab.claims.store import load_directory, metrics_directory
 from labsim.lab.notebooks import read_notebook
 from labsim.lab.questions import Option, Question, numbers_of_quizzes, questions
 from labsim.lab.quiz import Quiz, plain, quiz
@@ -24,6 +24,7 @@ from labsim.sim.speedup import speedup
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
 ALL = [one for number in numbers_of_quizzes() for one in questions(number)]
+RECORDED = load_directory(metrics_directory() / "ci")
 FUNCTIONS = {
     "convert_draft_acceptance_rate": convert_draft_acceptance_rate,
     "speedup": speedup,
@@ -78,8 +79,8 @@ def test_every_option_has_a_reason_of_its_own(one: Question) -> None:
 
 
 def metrics(number: str) -> dict[str, object]:
-    path = ROOT / "tests" / "golden" / f"{number}.json"
-    return {name: golden.value for name, golden in load_goldens(path).items()} if path.exists() else {}
+    """What the notebook recorded: the numbers that the claims page and the notebooks' text rest on, too."""
+    return {name: one.value for name, one in RECORDED[number].metrics.items()} if number in RECORDED else {}
 
 
 def agrees(shown: str, value: float) -> bool:

@@ -113,22 +113,44 @@ def min_only(mode, k, draft):
     return {"method": "ngram", "num_speculative_tokens": k, "prompt_lookup_min": 2}
 
 
+def without_a_method(mode, k, draft):
+    """vLLM reads `eagle3` in the checkpoint's name and takes any other model for a draft model."""
+    if mode == "n-gram":
+        return table(mode, k, draft)
+    return {"model": draft, "num_speculative_tokens": k}
+
+
+def without_any_method(mode, k, draft):
+    return {key: value for key, value in table(mode, k, draft).items() if key != "method"}
+
+
 # 02.4 cause of the tail
 
 
 def by_crossing(before, after):
-    if after["prefill_step_share"] < 0.01:
+    if after["prefill_gap_share"] < 0.01:
         return "longer steps"
-    if before["prefill_step_share"] < 0.01:
+    if before["prefill_gap_share"] < 0.01:
         return "prefill crosses 1 %"
     return "prefill stalls"
 
 
 def by_percent(before, after):
-    visible = [100 * report["prefill_step_share"] >= 1 for report in (before, after)]
+    visible = [100 * report["prefill_gap_share"] >= 1 for report in (before, after)]
     return {(False, False): "longer steps", (False, True): "prefill crosses 1 %", (True, True): "prefill stalls"}[
         tuple(visible)
     ]
+
+
+def by_p99_over_p50(before, after):
+    """A tail of ordinary steps lies close to the median, one of prompts far above it."""
+    far_before, far_after = (r["chunk_gap_p99_ms"] > 1.2 * r["chunk_gap_p50_ms"] for r in (before, after))
+    return "longer steps" if not far_after else "prefill stalls" if far_before else "prefill crosses 1 %"
+
+
+def by_steps(before, after):
+    shares = [report["prefill_step_share"] for report in (before, after)]
+    return "longer steps" if shares[1] < 0.01 else "prefill crosses 1 %" if shares[0] < 0.01 else "prefill stalls"
 
 
 def two_pass(before, after):
@@ -136,15 +158,15 @@ def two_pass(before, after):
 
 
 def after_only(before, after):
-    return "longer steps" if after["prefill_step_share"] < 0.01 else "prefill crosses 1 %"
+    return "longer steps" if after["prefill_gap_share"] < 0.01 else "prefill crosses 1 %"
 
 
 def before_only(before, after):
-    return "longer steps" if before["prefill_step_share"] < 0.01 else "prefill stalls"
+    return "longer steps" if before["prefill_gap_share"] < 0.01 else "prefill stalls"
 
 
 def one_is_one_percent(before, after):
-    return "longer steps" if after["prefill_step_share"] < 1 else "prefill stalls"
+    return "longer steps" if after["prefill_gap_share"] < 1 else "prefill stalls"
 
 
 def by_the_mean(before, after):
@@ -156,14 +178,14 @@ def by_request_tails(before, after):
 
 
 def two_thresholds(before, after):
-    share = after["prefill_step_share"]
+    share = after["prefill_gap_share"]
     return "longer steps" if share < 0.01 else "prefill crosses 1 %" if share < 0.05 else "prefill stalls"
 
 
 def a_larger_threshold(before, after):
-    if after["prefill_step_share"] < 0.015:
+    if after["prefill_gap_share"] < 0.015:
         return "longer steps"
-    return "prefill crosses 1 %" if before["prefill_step_share"] < 0.015 else "prefill stalls"
+    return "prefill crosses 1 %" if before["prefill_gap_share"] < 0.015 else "prefill stalls"
 
 
 # 02.5 memory of a head
@@ -210,10 +232,11 @@ ANSWERS = {
         ),
     ),
     "02.2": Answers(
-        right=(table, with_more_keys, min_only),
+        right=(table, with_more_keys, min_only, without_a_method),
         wrong=(
             Wrong(eagle_as_a_model, "an EAGLE head served as a draft model"),
             Wrong(eagle_one, "the method is EAGLE-1"),
+            Wrong(without_any_method),
             Wrong(old_flags, "flags of older releases"),
             Wrong(ngram_with_a_model, "an n-gram draft with a checkpoint"),
             Wrong(without_k, "K is missing"),
@@ -225,21 +248,22 @@ ANSWERS = {
         ),
     ),
     "02.3": Answers(
-        right=(lambda: "ngram", lambda: " NGRAM "),
+        right=(lambda: "cache", lambda: " CACHE "),
         wrong=(
-            Wrong(lambda: "draft_model", "not 'draft_model'"),
-            Wrong(lambda: "eagle3", "not 'eagle3'"),
-            Wrong(lambda: "all", "not 'all'"),
-            Wrong(lambda: "the n-gram one"),
+            Wrong(lambda: "verify", "not 'verify'"),
+            Wrong(lambda: "prompt", "not 'prompt'"),
+            Wrong(lambda: "reject", "not 'reject'"),
+            Wrong(lambda: "its own cache"),
             Wrong(lambda: 3),
         ),
     ),
     "02.4": Answers(
-        right=(by_crossing, by_percent),
+        right=(by_crossing, by_percent, by_p99_over_p50),
         wrong=(
             Wrong(two_pass, "a second target pass"),
             Wrong(after_only, "looks at the run after only"),
             Wrong(before_only, "looks at the run before only"),
+            Wrong(by_steps, "counts steps, not gaps"),
             Wrong(one_is_one_percent, "1 % written as 1"),
             Wrong(by_the_mean, "judged by the mean"),
             Wrong(by_request_tails),

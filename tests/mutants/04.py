@@ -280,6 +280,33 @@ def off_by_one(lengths, fixed_ms, row_ms, batch):
     return by_max(lengths, fixed_ms, row_ms, batch) + 1
 
 
+def at_least_one(lengths, fixed_ms, row_ms, batch):
+    rates = np.array(lengths[1:]) / (fixed_ms + row_ms * batch * (np.arange(1, len(lengths)) + 1))
+    return 1 + int(rates.argmax())
+
+
+def hill_climbing(lengths, fixed_ms, row_ms, batch):
+    n = 0
+    while n + 1 < len(lengths):
+        here, there = (lengths[m] / (fixed_ms + row_ms * batch * (m + 1)) for m in (n, n + 1))
+        if there < here:
+            break
+        n += 1
+    return n
+
+
+def ten_percent(lengths, fixed_ms, row_ms, batch):
+    """Drafts only where it gains a tenth."""
+    best = by_max(lengths, fixed_ms, row_ms, batch)
+    gain = lengths[best] * (fixed_ms + row_ms * batch) / (fixed_ms + row_ms * batch * (best + 1))
+    return best if gain > 1.1 else 0
+
+
+def rows_of_numpy(parents, length):
+    mask, positions = by_climbing_with_numpy(parents, length)
+    return list(mask.astype(bool)), list(positions)
+
+
 ANSWERS = {
     "04.1": Answers(
         right=(by_products, by_recursion),
@@ -295,7 +322,7 @@ ANSWERS = {
         ),
     ),
     "04.2": Answers(
-        right=(row_by_row, by_climbing_with_numpy),
+        right=(row_by_row, by_climbing_with_numpy, rows_of_numpy),
         wrong=(
             Wrong(causal, "a causal mask"),
             Wrong(changed_mask(lambda i, j, mask, parents: j == i or j == parents[i]), "parent and itself only"),
@@ -350,6 +377,9 @@ ANSWERS = {
             Wrong(one_request, "the batch is left out"),
             Wrong(n_rows, "the last token rides for free"),
             Wrong(shortest, "the shortest step wins"),
+            Wrong(at_least_one, "not drafting is no choice"),
+            Wrong(hill_climbing, "stops at the first dip"),
+            Wrong(ten_percent),
             Wrong(fixed_per_request),
             Wrong(off_by_one),
         ),

@@ -157,6 +157,12 @@ def averaged(embedding, states, fc, embed_norm, state_norm):
     return np.concatenate([norm(embedding, embed_norm), norm(g, state_norm)]), g
 
 
+def without_eps(embedding, states, fc, embed_norm, state_norm):
+    g = fused(states, fc)
+    parts = (np.asarray(embedding), np.asarray(embed_norm)), (g, np.asarray(state_norm))
+    return np.concatenate([x / np.linalg.norm(x) * len(x) ** 0.5 * weight for x, weight in parts]), g
+
+
 def norms_swapped(embedding, states, fc, embed_norm, state_norm):
     return with_numpy(embedding, states, fc, state_norm, embed_norm)
 
@@ -296,6 +302,7 @@ ANSWERS = {
             Wrong(added, "added instead of concatenated"),
             Wrong(high_first, "high before low"),
             Wrong(averaged, "the three states are averaged"),
+            Wrong(without_eps, "eps left out"),
             Wrong(norms_swapped),
         ),
     ),

@@ -211,6 +211,43 @@ def all_the_same():
     return dict.fromkeys(RIGHT, "feedback-flag")
 
 
+# 07.6 five more
+
+MORE = {"D": "residual-flag", "E": "d2t-stale", "F": "template-differs", "G": "halves-swapped", "H": "layers-one-off"}
+
+
+def five():
+    return dict(MORE)
+
+
+def five_backwards():
+    return {letter: MORE[letter] for letter in "HGFED"}
+
+
+def d_and_h():
+    return MORE | {"D": "layers-one-off", "H": "residual-flag"}
+
+
+def zeros():
+    return MORE | {"E": "d2t-zeros"}
+
+
+def e_and_g():
+    return MORE | {"E": "halves-swapped", "G": "d2t-stale"}
+
+
+def feedback():
+    return MORE | {"G": "feedback-flag"}
+
+
+def f_and_h():
+    return MORE | {"F": "layers-one-off", "H": "template-differs"}
+
+
+def four_of_them():
+    return {letter: fault for letter, fault in MORE.items() if letter != "F"}
+
+
 ANSWERS = {
     "07.1": Answers(
         right=(by_definition, by_numpy),
@@ -266,6 +303,17 @@ ANSWERS = {
             Wrong(a_and_c, "fusion and mapping exchanged"),
             Wrong(layers, "layers one off"),
             Wrong(all_the_same),
+        ),
+    ),
+    "07.6": Answers(
+        right=(five, five_backwards),
+        wrong=(
+            Wrong(d_and_h, "residual and layers exchanged"),
+            Wrong(zeros, "zeros in place of a stale mapping"),
+            Wrong(e_and_g, "mapping and input exchanged"),
+            Wrong(feedback, "a feedback fault in place of the halves"),
+            Wrong(f_and_h, "template and layers exchanged"),
+            Wrong(four_of_them),
         ),
     ),
 }

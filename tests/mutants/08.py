@@ -164,6 +164,15 @@ def first_that_does_not(tried, memory, reserve):
     return next((name for name, size in tried if size > memory * (1 - reserve)), "none")
 
 
+def reserve_on_top(tried, memory, reserve):
+    """Leaves the reserve as a share of what the step takes, not of the GPU."""
+    return next((name for name, size in tried if size <= memory / (1 + reserve)), "none")
+
+
+def always_nine_tenths(tried, memory, reserve):
+    return next((name for name, size in tried if size <= 0.9 * memory), "none")
+
+
 # 08.5 how long a row
 
 
@@ -245,6 +254,8 @@ ANSWERS = {
             Wrong(all_gpus, "more GPUs at once"),
             Wrong(always_a_remedy, "a remedy where none is needed"),
             Wrong(first_that_does_not),
+            Wrong(reserve_on_top, "the reserve is a share of the step"),
+            Wrong(always_nine_tenths),
         ),
     ),
     "08.5": Answers(

@@ -103,7 +103,7 @@ def slow_engine(cost, k, config, prompts, outputs, emissions, scheduled, closed)
         for request in decoding:
             emitted = min(request.steps.pop(0) if k else 1, request.output - request.out)
             request.out += emitted
-            request.chunks.append((seconds, emitted))
+            request.chunks.append((seconds, emitted, chunk))
             if request.out == request.output:
                 leaving.append(request)
         for request in ready:
@@ -194,6 +194,7 @@ def check_report(report, requests, steps):
     gaps, tokens = 1e3 * chunks[:, 0], chunks[:, 1]
     assert report.chunk_gap_mean_ms == pytest.approx(gaps.mean(), rel=1e-6)
     assert [report.chunk_gap_p50_ms, report.chunk_gap_p99_ms] == pytest.approx(np.percentile(gaps, (50, 99)), rel=1e-6)
+    assert report.prefill_gap_share == pytest.approx((chunks[:, 2] > 0).mean())
     assert report.token_gap_p99_ms == pytest.approx(np.percentile(gaps / tokens, 99), rel=1e-6)
     assert report.target_forwards_per_token == pytest.approx(len(chunks) / tokens.sum())
     assert report.mean_batch == pytest.approx(np.mean([b for _, b, _ in steps]))

@@ -175,5 +175,7 @@ def test_a_trained_draft_is_trained_on(whole: tuple[Path, dict[str, object]], da
     run("nano", [str(data)], recipe, tmp_path, begin=whole[0])
     again = float((tmp_path / "loss.csv").read_text().splitlines()[1].split(",")[2])
     assert again < first - 0.1
+    lineage = json.loads((tmp_path / "recipe.json").read_text())["begin"]
+    assert lineage == json.loads((whole[0] / "recipe.json").read_text())
     with pytest.raises(ValueError, match=r"of the kind 'eagle3.1', not 'eagle3'"):
         run("nano", [str(data)], replace(recipe, draft="eagle3"), tmp_path / "other", begin=whole[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from labsim.features.source import Online
 from labsim.models.load import Target, load_target
 from labsim.train.ttt.build import build
 from labsim.train.ttt.data import Document, PackedRow
-from labsim.train.ttt.loss import Teacher, row_loss
+from labsim.train.ttt.loss import Teacher, row_loss, step_loss
 from labsim.train.ttt.recipe import KINDS, TTTRecipe
 
 RECIPE = TTTRecipe(draft="eagle3.1", ttt=3, bf16=False, draft_vocab_size=300)
@@ -117,3 +119,34 @@ def test_a_target_token_outside_the_draft_vocabulary_is_never_right(nano: Target
         said = figure.places_C + 1 + keep[1].index(figure)
         assert not bool((figure.correct_C & outside[torch.isin(teacher.places_P, said)]).any())
     assert keep[0].item() != drop[0].item()
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "eagle1"])
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_a_double_precision_loss_is_the_exact_mean(kind: str, chunk: int) -> None:
+    """The mean by `math`, place by place: a weight of 1/7 in float32 would be off by 1e-8."""
+    places, size = 11, 6
+    generator = torch.Generator().manual_seed(3)
+    output_PH, last_PH = torch.randn(2, places, size, dtype=torch.float64, generator=generator)
+    p_PN = torch.rand(places, size, dtype=torch.float64, generator=generator)
+    p_PN /= p_PN.sum(dim=-1, keepdim=True)
+    counts_P = torch.arange(places) % 3 > 0
+    every = torch.arange(places)
+    teacher = Teacher(every, p_PN, every, every % size, lambda at: p_PN[at])
+    draft = SimpleNamespace(logits=lambda output_PH, step: output_PH)
+    step = SimpleNamespace(output_BLH=output_PH[None], step=0)
+    recipe = replace(RECIPE, draft=kind, logit_chunk=chunk)
+    loss, _ = step_loss(draft, step, every, counts_P, teacher, last_PH, recipe)
+
+    entropies, distances = [], []
+    for place in counts_P.nonzero()[:, 0].tolist():
+        said, meant = output_PH[place].tolist(), last_PH[place].tolist()
+        log_sum = math.log(math.fsum(map(math.exp, said)))
+        entropies.append(math.fsum(p * (log_sum - x) for p, x in zip(p_PN[place].tolist(), said, strict=True)))
+        off = [abs(x - y) for x, y in zip(said, meant, strict=True)]
+        distances.append(math.fsum(0.5 * d * d if d < 1 else d - 0.5 for d in off) / size)
+    exact = math.fsum(entropies) / len(entropies)
+    if kind == "eagle1":
+        exact = 0.1 * exact + math.fsum(distances) / len(distances)
+    assert loss.dtype == torch.float64
+    assert loss.item() == pytest.approx(exact, rel=1e-15)

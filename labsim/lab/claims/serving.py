@@ -136,7 +136,7 @@ _LENGTHS = {
 @rule(
     "S6",
     "drafts trained on the page, one target (nano), one seed",
-    *with_interval(*_LENGTHS.values()),
+    *with_interval(*_LENGTHS.values(), "05.shipped_small", "05.shipped_eagle3_1"),
     "04.alpha_chain_4",
     "04.alpha_dynamic_16",
 )
@@ -150,10 +150,10 @@ def generations(claim: Claim, v: Values) -> Finding:
         "tokens per step, in chains, and in a tree for EAGLE-2: "
         + "; ".join(f"{name} {v.spread(metric)}" for name, metric in _LENGTHS.items()),
         verdict,
-        f"{'the order' if ordered else 'another order'} after equal, short training; and an alpha has no size "
-        f"without its "
-        f"nodes: the same draft has {v['04.alpha_chain_4']:.2f} in a chain of 4 and {v['04.alpha_dynamic_16']:.2f} "
-        f"in a tree of 16",
+        f"{'the order' if ordered else 'another order'} after equal, short training; of those that come with the "
+        f"course, trained longer, the small draft has {v.spread('05.shipped_small')} and EAGLE-3.1 "
+        f"{v.spread('05.shipped_eagle3_1')}; and an alpha has no size without its nodes: the same draft has "
+        f"{v['04.alpha_chain_4']:.2f} in a chain of 4 and {v['04.alpha_dynamic_16']:.2f} in a tree of 16",
     )
 
 

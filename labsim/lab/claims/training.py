@@ -10,24 +10,40 @@ _LINEAR = 0.05  # "linear" allows this share
 _GRID = "trainings on nano that come with the course, three seeds"
 
 
-@rule("A1", _GRID, *with_interval("06.agent_length_ratio_claimed_pair", "06.agent_length_ratio_ttt_alone"))
+_TOO_FEW = 20  # requests below which a bootstrap of times says nothing
+_PAIR = "drafts that come with the course, decoded on nano, paired bootstrap over requests; trainings, three seeds"
+
+
+@rule(
+    "A1",
+    _PAIR,
+    *with_interval("06.decoded_ratio_acceptance_length", "06.agent_length_ratio_claimed_pair"),
+    *with_interval("06.agent_length_ratio_ttt_alone"),
+    "06.decoded_ours",
+    "06.decoded_theirs",
+    "06.requests_decoded",
+)
 def agent_length(claim: Claim, v: Values) -> Finding:
-    pair = "06.agent_length_ratio_claimed_pair"
+    pair = "06.decoded_ratio_acceptance_length"
     low, high = claim.figures
     return Finding(
         f"{v.spread(pair)} times",
         compared(v[pair + ".low"], v[pair + ".high"], (low, high)),
-        f"prompts of a few hundred tokens and minutes of training; training-time test alone, in MTP itself, gives "
+        f"{v['06.decoded_ours']} over {v['06.decoded_theirs']} on {v['06.requests_decoded']} agent requests of a few "
+        f"hundred tokens; after minutes of training the same pair gives "
+        f"{v.spread('06.agent_length_ratio_claimed_pair')}, and training-time test alone, in MTP itself, "
         f"{v.spread('06.agent_length_ratio_ttt_alone')}",
     )
 
 
 def _clock(claimed: tuple[float, float], name: str, v: Values) -> Finding:
+    requests = v["06.requests_decoded"]
+    if requests < _TOO_FEW:
+        return Finding(f"{v[name]:.2f} of MTP's", Verdict.NOT, f"{requests} requests: no interval")
     return Finding(
         f"{v.spread(name)} of MTP's",
         compared(v[name + ".low"], v[name + ".high"], claimed),
-        f"{v['06.requests_decoded']} agent requests on two cores beside a target so small that the drafts' own time "
-        f"decides",
+        f"{requests} agent requests on two cores beside a target so small that the drafts' own time decides",
     )
 
 

@@ -45,12 +45,14 @@ def right_row(t: int) -> Row:
     return t, t + 1, t + 2
 
 
-def rms_norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """x / sqrt(mean(x^2) + EPS) * weight."""
-    return x / np.sqrt(np.mean(x**2) + EPS) * weight
+def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float = EPS) -> np.ndarray:
+    """x / sqrt(mean(x^2) + eps) * weight."""
+    return x / np.sqrt(np.mean(x**2) + eps) * weight
 
 
-def entry(embedding, states, fc, embed_norm, state_norm, *, order="embedding first", start="raw", fuse="low to high"):
+def entry(
+    embedding, states, fc, embed_norm, state_norm, *, order="embedding first", start="raw", fuse="low to high", eps=EPS
+):
     """What EAGLE-3's layer is fed with: (attention's input, start of the residual stream); the options are mistakes."""
     embedding, fc = np.asarray(embedding, float), np.asarray(fc, float)
     parts = [np.asarray(part, float) for part in states]
@@ -60,7 +62,7 @@ def entry(embedding, states, fc, embed_norm, state_norm, *, order="embedding fir
     if order == "one norm over both":
         both = np.concatenate([embedding, g])
         return rms_norm(both, np.concatenate([embed_norm, state_norm])), g
-    token, state = rms_norm(embedding, np.asarray(embed_norm)), rms_norm(g, np.asarray(state_norm))
+    token, state = rms_norm(embedding, np.asarray(embed_norm), eps), rms_norm(g, np.asarray(state_norm), eps)
     if order == "raw state":
         state = g
     halves = [state, token] if order == "state first" else [token, state]
@@ -68,7 +70,7 @@ def entry(embedding, states, fc, embed_norm, state_norm, *, order="embedding fir
     return joined, {"raw": g, "normed": state, "embedding": embedding}[start]
 
 
-def entry_like(**mistakes: str) -> Any:
+def entry_like(**mistakes: Any) -> Any:
     """`entry` with mistakes, as a plain function of the exercise's arguments."""
     return lambda embedding, states, fc, embed_norm, state_norm: entry(
         embedding, states, fc, embed_norm, state_norm, **mistakes

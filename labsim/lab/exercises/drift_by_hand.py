@@ -11,13 +11,30 @@ from random import Random
 
 State = Sequence[float]
 
-# The faults behind the letters of exercise 07.5, and what else is offered. Names as in `labsim.checkpoints.faults`.
+# The faults behind the letters of exercises 07.5 and 07.6, and what is offered; names as in `checkpoints.faults`.
 CURVES: Mapping[str, str] = {"A": "fc-norm-flag-off", "B": "feedback-flag", "C": "d2t-zeros"}
 CAUSES: Mapping[str, str] = {
     "d2t-zeros": "the table from draft ids to target ids is all zeros",
     "fc-norm-flag-off": "the config says that there are no norms before fc",
     "feedback-flag": "the config says that the raw state is handed on",
     "layers-one-off": "the target's layers are counted from the other end of a layer",
+}
+
+MORE_CURVES: Mapping[str, str] = {
+    "D": "residual-flag",
+    "E": "d2t-stale",
+    "F": "template-differs",
+    "G": "halves-swapped",
+    "H": "layers-one-off",
+}
+MORE_CAUSES: Mapping[str, str] = {
+    "d2t-stale": "the mapping was counted anew beside the head's old rows",
+    "d2t-zeros": "the mapping is all zeros",
+    "feedback-flag": "the raw state is handed on",
+    "halves-swapped": "state and embedding have changed places in the concatenation",
+    "layers-one-off": "each feature layer is its neighbour",
+    "residual-flag": "the residual starts behind the norm at the entry",
+    "template-differs": "a chat template that is not the target's lies beside the weights",
 }
 
 

@@ -41,12 +41,17 @@ KNOWN_KEYS = {
 }
 
 
+def guessed_method(model: Any) -> str:
+    """What vLLM takes a config without a method for, from the name of its checkpoint (config/speculative.py)."""
+    name = str(model).lower()
+    return "eagle" if "eagle-" in name else "eagle3" if "eagle3" in name else "draft_model"
+
+
 def essence(config: Any) -> dict[str, Any]:
     """What decides about a config; further keys that vLLM knows are the learner's business."""
     if not isinstance(config, Mapping):
         return {"type": type(config).__name__}
-    # Without a method, vLLM takes a config with a model for a draft model.
-    method = config.get("method", "draft_model" if "model" in config else None)
+    method = config.get("method", guessed_method(config["model"]) if "model" in config else None)
     # Given only one of the two, vLLM takes it for both.
     shortest = config.get("prompt_lookup_min", config.get("prompt_lookup_max", 1))
     longest = config.get("prompt_lookup_max", shortest)
@@ -162,7 +167,8 @@ EXERCISES = (
             "`k` drafted tokens. `draft` is the draft's checkpoint, for the modes that have one."
         ),
         hints=(
-            "Keys: `method`, `num_speculative_tokens`, and for a checkpoint `model`.",
+            "Keys: `method`, `num_speculative_tokens`, and for a checkpoint `model`. (vLLM guesses the method "
+            "from some checkpoints' names; naming it holds for all.)",
             "The three methods are called `draft_model`, `eagle3` and `ngram`. An n-gram draft copies from the prompt.",
             "For n-gram: `{'method': 'ngram', 'num_speculative_tokens': k, 'prompt_lookup_max': 4}`",
         ),
@@ -177,7 +183,7 @@ EXERCISES = (
             misconceptions=[
                 Misconception(
                     "an EAGLE head served as a draft model",
-                    "An EAGLE head reads the target's hidden states; as a stand-alone model it cannot even start.",
+                    "An EAGLE head reads the target's hidden states; it is no model that runs on its own.",
                     wrong=lambda mode, k, draft: speculative_config(
                         "draft model" if mode == "EAGLE-3" else mode, k, draft
                     ),
@@ -215,31 +221,33 @@ EXERCISES = (
     ),
     Exercise(
         id="02.3",
-        title="Which of them beside chunked prefill?",
-        minutes=2,
+        title="A draft model beside chunked prefill",
+        minutes=3,
         difficulty="warm-up",
         prompt=(
-            "The release note quoted above is about vLLM 0.18.0 started with `--enable-chunked-prefill`. Which method "
-            "does it name as working there: `'draft_model'` or `'ngram'`?"
+            "The note above says that n-gram drafting starts beside chunked prefill where a draft model does not. "
+            "Which work does a step with a slice of a prompt bring a draft *model*, and not an n-gram draft? "
+            "`'cache'`: run its own layers over the slice, to fill a KV cache of its own; `'verify'`: verify drafted "
+            "tokens beside the slice; `'prompt'`: see the prompt's tokens at all; `'reject'`: take rejected tokens "
+            "back out of the target's cache."
         ),
         hints=(
-            "Chunked prefill puts slices of prompts and decoding requests into one step.",
-            "One of the two runs a second model with a KV cache of its own, which must see the same slices.",
-            "It is the draft without a model.",
+            "Chunked prefill puts slices of prompts and decoding requests into one step. Who must see such a slice?",
+            "Verifying and rejecting are the target's work: the same for every kind of draft.",
+            "Both drafts know the prompt. One of them looks tokens up in it; the other must compute on it first.",
         ),
         check=choice_check(
-            "ngram",
+            "cache",
             {
-                "ngram": "Right: it has no KV cache of its own that would have to follow the slices.",
-                "draft_model": "The separate model must process the prompt's slices too; the note says that this "
-                "combination does not start in that version.",
-                "eagle3": "A head on the target's states is not what that note is about; the question offers two.",
-                "medusa": "Parallel heads are not what that note is about; the question offers two.",
-                "all": "The note excludes one of the two.",
+                "cache": "Right: it has layers and a KV cache of its own, so every slice has to go through two models.",
+                "verify": "The target verifies, whoever drafted: an n-gram draft's tokens stand beside the slice too.",
+                "prompt": "An n-gram draft reads the prompt as well: it looks up the last tokens there.",
+                "reject": "The target's cache drops rejected tokens for every kind of draft.",
             },
         ),
         takeaway=(
-            "Such notes age quickly: read the one of your version, and start the engine once before planning on it."
+            "A draft with a cache of its own has to follow everything the scheduler does. Notes on what starts age "
+            "quickly: read the one of your version, and start the engine once before planning on it."
         ),
     ),
     Exercise(
@@ -249,15 +257,17 @@ EXERCISES = (
         difficulty="hard",
         prompt=(
             "Two reports of the same requests, `before` and `after` speculation, with the keys `chunk_gap_p50_ms`, "
-            "`chunk_gap_p99_ms`, `prefill_step_share`, `tpot_mean_ms` and `tpot_p99_ms`. Return why the P99 of the "
-            "chunk gap rose: `'longer steps'` (the slowest 1 % of chunks are ordinary steps, which now take R times as "
-            "long), `'prefill crosses 1 %'` (steps with a prompt in them were too rare to show before), or "
-            "`'prefill stalls'` (the slowest 1 % were steps with a prompt before and after)."
+            "`chunk_gap_p99_ms`, `prefill_gap_share` (share of all chunk gaps with a slice of a prompt in them), "
+            "`prefill_step_share` (the same of all steps), `tpot_mean_ms` and `tpot_p99_ms`. Return why the P99 of the "
+            "chunk gap rose: `'longer steps'` (the slowest 1 % of gaps are ordinary steps, which now take R times as "
+            "long), `'prefill crosses 1 %'` (gaps with a prompt in them were too rare to show before), or "
+            "`'prefill stalls'` (the slowest 1 % were gaps with a prompt before and after)."
         ),
         hints=(
-            "A P99 looks at the slowest 1 in 100. A step with a prompt slice in it is always among the slow ones.",
-            "Compare `prefill_step_share` with 0.01, once before and once after.",
-            "Share after below 0.01: longer steps. Else share before below 0.01: it crossed. Else stalls.",
+            "A P99 of gaps looks at the slowest 1 gap in 100. A gap with a prompt slice in it is always a slow one.",
+            "Compare a share with 0.01, before and after: the share of gaps. A step with a prompt in it makes one gap "
+            "fewer, since the arriving request has none; with four users that is a quarter.",
+            "Gap share after below 0.01: longer steps. Else gap share before below 0.01: it crossed. Else stalls.",
         ),
         check=Check(
             reference=cause_of_the_tail,
@@ -274,13 +284,22 @@ EXERCISES = (
                     "looks at the run after only",
                     "A share above 1 % after speculation is not yet the cause: was it there before?",
                     wrong=lambda before, after: (
-                        CAUSES[0] if after["prefill_step_share"] < 0.01 else "prefill crosses 1 %"
+                        CAUSES[0] if after["prefill_gap_share"] < 0.01 else "prefill crosses 1 %"
                     ),
                 ),
                 Misconception(
                     "looks at the run before only",
-                    "Speculation finishes answers in fewer steps, so the share of steps with a prompt rises.",
-                    wrong=lambda before, after: CAUSES[0] if before["prefill_step_share"] < 0.01 else "prefill stalls",
+                    "Speculation finishes answers in fewer steps, so the share of gaps with a prompt rises.",
+                    wrong=lambda before, after: CAUSES[0] if before["prefill_gap_share"] < 0.01 else "prefill stalls",
+                ),
+                Misconception(
+                    "counts steps, not gaps",
+                    "The P99 is taken over gaps. A step with a prompt in it makes fewer of them than an ordinary one: "
+                    "the request whose prompt is read has no gap there.",
+                    wrong=lambda before, after: cause_of_the_tail(
+                        {"prefill_gap_share": before["prefill_step_share"]},
+                        {"prefill_gap_share": after["prefill_step_share"]},
+                    ),
                 ),
                 Misconception(
                     "1 % written as 1",

@@ -23,12 +23,31 @@ from .tree_answers import (
     some_tree,
     whole_branches,
 )
-from .trees_by_hand import Table, best_nodes, eagle2_tree, mask_and_positions, path_chances, sibling_chances
+from .trees_by_hand import (
+    Table,
+    best_nodes,
+    eagle2_tree,
+    mask_and_positions,
+    path_chances,
+    sibling_chances,
+    tokens_per_ms,
+)
 
 
 def tokens_per_step(parents: Sequence[int], chance: Sequence[float]) -> float:
     """One token of the target's own, and each node with the chance that its whole path is accepted."""
     return 1 + sum(path_chances(parents, chance))
+
+
+def never_without(lengths: Sequence[float], fixed_ms: float, row_ms: float, batch: int) -> int:
+    """The best of 1, 2, ... nodes."""
+    return max(range(1, len(lengths)), key=lambda n: tokens_per_ms(lengths[n], n, fixed_ms, row_ms, batch))
+
+
+def first_summit(lengths: Sequence[float], fixed_ms: float, row_ms: float, batch: int) -> int:
+    """Climbs from 0 nodes and stays where the next step down begins."""
+    rates = [tokens_per_ms(length, n, fixed_ms, row_ms, batch) for n, length in enumerate(lengths)]
+    return next((n for n in range(len(rates) - 1) if rates[n + 1] < rates[n]), len(rates) - 1)
 
 
 _TABLE: Table = {
@@ -208,8 +227,8 @@ EXERCISES = (
                 ),
                 Misconception(
                     "p without the first sibling",
-                    "That is the rule for a token chosen without chance, where q is all on one token. Here the "
-                    "residual is max(0, p - q).",
+                    "That is the rule for a token chosen without chance, where q is all on one token, as in a dynamic "
+                    "tree. These were drawn: the residual is max(0, p - q).",
                     wrong=judged(update_p="without"),
                 ),
                 Misconception(
@@ -310,6 +329,9 @@ EXERCISES = (
             cases=[
                 ([1, 1.7, 2.2, 2.5, 2.7, 2.8, 2.85], 7.0, 0.02, 1),
                 ([1, 1.7, 2.2, 2.5, 2.7, 2.8, 2.85], 7.0, 0.02, 64),
+                ([1, 1.2, 1.3], 7.0, 0.5, 128),
+                ([1, 1.05, 1.3, 2.0, 2.1], 1.0, 0.2, 8),
+                ([1, 1.1, 1.2, 1.9, 2.4, 2.5], 7.0, 0.02, 64),
             ],
             random_cases=some_prices,
             misconceptions=[
@@ -331,6 +353,18 @@ EXERCISES = (
                     ),
                 ),
                 Misconception(
+                    "not drafting is no choice",
+                    "`lengths[0]` belongs to the choice. Where rows are dear the best draft is none: an engine must "
+                    "be able to stop speculating.",
+                    wrong=never_without,
+                ),
+                Misconception(
+                    "stops at the first dip",
+                    "Tokens per second may fall and rise again: a few nodes can cost more than they give where many "
+                    "pay. Look at every n.",
+                    wrong=first_summit,
+                ),
+                Misconception(
                     "the shortest step wins",
                     "That is always plain decoding. Count tokens per second, not steps.",
                     wrong=lambda lengths, fixed_ms, row_ms, batch: 0,
@@ -338,8 +372,8 @@ EXERCISES = (
             ],
         ),
         takeaway=(
-            "One request can afford dozens of nodes; at 64 requests every node costs 64 rows and the tree shrinks "
-            "to a stub."
+            "One request can afford dozens of nodes; at 64 requests every node costs 64 rows, and where rows fill "
+            "the step the tree shrinks to a stub, or to nothing."
         ),
     ),
 )

@@ -216,6 +216,11 @@ EXERCISES = (
                     "fc weighs every channel of every layer; a mean mixes what the target keeps apart.",
                     wrong=entry_like(fuse="mean"),
                 ),
+                Misconception(
+                    "eps left out",
+                    "All is right but the 1e-6 under the root, beside the mean square. A small embedding feels it.",
+                    wrong=entry_like(eps=0.0),
+                ),
             ],
         ),
         takeaway="x = [norm(embedding); norm(g)], residual from g itself. Only depth 1 has a g; later the draft's own.",

@@ -16,6 +16,7 @@ from .ttt_by_hand import (
     merged_naively,
     product_of_marginals,
     same_figures,
+    same_merge,
     sees,
     some_chains,
     some_length,
@@ -187,7 +188,7 @@ EXERCISES = (
                 ([1.0], 0.0, [3.0], 0.0),
             ],
             random_cases=some_parts,
-            compare=same_figures,
+            compare=same_merge,
             misconceptions=[
                 Misconception(
                     "a plain average",
@@ -244,7 +245,7 @@ EXERCISES = (
             "`chains[i][d]` says whether guess `d + 1` of chain `i` is the target's token. All chains were drafted to "
             "the end, also behind a wrong guess. Return the pair `(conditional, acceptance_length)`: for each depth "
             "the share of the chains still alive that survive it (0 where none is alive), and the number of tokens "
-            "that a verify step emits on average."
+            "that a verify step emits on average, if these chains are the ones that serving starts."
         ),
         hints=(
             "A chain is alive as long as all its guesses were right. What is a right guess behind a wrong one worth?",
@@ -294,7 +295,8 @@ EXERCISES = (
                 ),
             ],
         ),
-        takeaway="Conditional = survival over the one before; acceptance length = 1 + the sum of survival.",
+        takeaway="Conditional = survival over the one before; acceptance length = 1 + the sum of survival, over the "
+        "chains that serving starts.",
     ),
     Exercise(
         id="06.5",

@@ -9,6 +9,8 @@ from ..exercise import Exercise
 from .drift_by_hand import (
     CAUSES,
     CURVES,
+    MORE_CAUSES,
+    MORE_CURVES,
     centred,
     fused_input,
     handed_on,
@@ -23,11 +25,23 @@ from .drift_by_hand import (
     unit_length,
 )
 
-_RIGHT = {letter: fault for letter, fault in CURVES.items()}
+_RIGHT = dict(CURVES)
 
 
 def _swapped(one: str, other: str) -> dict[str, str]:
     return _RIGHT | {one: _RIGHT[other], other: _RIGHT[one]}
+
+
+def _more(**named: str) -> dict[str, str]:
+    """The right answer of 07.6 with some faults in other faults' places, exchanged where both have a letter."""
+    answer = dict(MORE_CURVES)
+    for right, said in named.items():
+        right, said = right.replace("_", "-"), said.replace("_", "-")
+        at = {fault: letter for letter, fault in MORE_CURVES.items()}
+        answer[at[right]] = said
+        if said in at:
+            answer[at[said]] = right
+    return answer
 
 
 EXERCISES = (
@@ -312,5 +326,52 @@ EXERCISES = (
             },
         ),
         takeaway="Depth 1 tells input faults from feedback faults; a flat zero is a mapping. Then ask the doctor.",
+    ),
+    Exercise(
+        id="07.6",
+        title="Five more",
+        minutes=8,
+        difficulty="hard",
+        prompt=(
+            "Five more copies, D to H, their curves and first guesses above. Give a dictionary from letter to fault. "
+            "Two candidates fit no letter: "
+            + "; ".join(f"`{name}` ({cause})" for name, cause in MORE_CAUSES.items())
+            + "."
+        ),
+        hints=(
+            "Sort first: which curve is the healthy one to the last digit, which are a little off, which are dead?",
+            "Not a single guess has changed: nothing that computes has. Dead with a guess right by luck, or dead with "
+            "a tenth right at depth 1: one says wrong words, the other reads its input in the wrong places.",
+            "Two are a little off. Neighbouring layers are so alike that reading the wrong ones costs hardly "
+            "anything; a residual from the other side of a norm is lower at every depth.",
+        ),
+        check=value_check(
+            dict(MORE_CURVES),
+            {
+                "residual and layers exchanged": (
+                    _more(residual_flag="layers-one-off"),
+                    "Neighbouring layers are nearly alike, so guesses change and hardly fewer are right. The residual "
+                    "is what the layer adds to: spoilt, it costs at every depth.",
+                ),
+                "zeros in place of a stale mapping": (
+                    _more(d2t_stale="d2t-zeros"),
+                    "All zeros leaves nothing at all. Here a few guesses are right: some rows still have their token.",
+                ),
+                "mapping and input exchanged": (
+                    _more(d2t_stale="halves-swapped"),
+                    "A wrong mapping says wrong words at once. With the halves exchanged a tenth of the first guesses "
+                    "is still right, and what is handed on is worse each time.",
+                ),
+                "a feedback fault in place of the halves": (
+                    _more(halves_swapped="feedback-flag"),
+                    "A feedback fault leaves depth 1 as it was. This draft has lost most of its first guesses.",
+                ),
+                "template and layers exchanged": (
+                    _more(template_differs="layers-one-off"),
+                    "A template beside the weights changes no computation: not one guess can differ.",
+                ),
+            },
+        ),
+        takeaway="A curve names faults that cost; one that costs little, or lies outside the weights, needs the files.",
     ),
 )

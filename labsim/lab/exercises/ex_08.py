@@ -51,7 +51,13 @@ def some_draft(rng: Random) -> tuple[int, int]:
 
 def some_remedies(rng: Random) -> tuple[Named, float, float]:
     names = ["as it is", "chunked logits", "checkpointing", "2 ranks"]
-    return [(name, float(rng.randint(40, 120))) for name in names], float(rng.choice((60, 80, 100))), 0.1
+    memory, reserve = float(rng.choice((60, 80, 100))), rng.choice((0.05, 0.1, 0.2))
+    # Half of the sizes lie about the line, where (1 - reserve) * memory and memory / (1 + reserve) differ.
+    sizes = [
+        round((1 - reserve) * memory * rng.uniform(0.99, 1.05), 2) if rng.random() < 0.5 else rng.uniform(40, 120)
+        for _ in names
+    ]
+    return list(zip(names, sizes, strict=True)), memory, reserve
 
 
 def some_gpu(rng: Random) -> tuple[int, int, int, int]:
@@ -270,6 +276,7 @@ EXERCISES = (
                 ([("as it is", 90.0), ("chunked logits", 70.0), ("checkpointing", 30.0)], 80.0, 0.1),
                 ([("as it is", 20.0), ("chunked logits", 15.0)], 80.0, 0.1),
                 ([("as it is", 200.0), ("chunked logits", 150.0)], 80.0, 0.1),
+                ([("as it is", 82.0), ("chunked logits", 65.0), ("checkpointing", 30.0)], 80.0, 0.2),
             ],
             random_cases=some_remedies,
             misconceptions=[
@@ -286,6 +293,14 @@ EXERCISES = (
                     "no reserve",
                     "A GPU filled to the last byte runs out: fragments and buffers come on top.",
                     wrong=lambda tried, memory, reserve: next((name for name, b in tried if b <= memory), "none"),
+                ),
+                Misconception(
+                    "the reserve is a share of the step",
+                    "The reserve is a share of the GPU's memory, whatever the step takes: `(1 - reserve) * memory`, "
+                    "not `memory / (1 + reserve)`.",
+                    wrong=lambda tried, memory, reserve: next(
+                        (name for name, b in tried if b <= memory / (1 + reserve)), "none"
+                    ),
                 ),
                 Misconception(
                     "the last that fits",

@@ -97,4 +97,9 @@ def eagle2_tree(
 
 def best_nodes(lengths: Sequence[float], fixed_ms: float, row_ms: float, batch: int) -> int:
     """The number of nodes with the most tokens per second."""
-    return max(range(len(lengths)), key=lambda n: lengths[n] / (fixed_ms + row_ms * batch * (n + 1)))
+    return max(range(len(lengths)), key=lambda n: tokens_per_ms(lengths[n], n, fixed_ms, row_ms, batch))
+
+
+def tokens_per_ms(length: float, nodes: int, fixed_ms: float, row_ms: float, batch: int) -> float:
+    """Tokens of one request over the time of a step in which each of `batch` requests verifies `nodes` nodes."""
+    return length / (fixed_ms + row_ms * batch * (nodes + 1))

@@ -142,6 +142,15 @@ def some_looks(rng: Random) -> tuple[list[tuple[int, float, list[float]]]]:
     return (looks,)
 
 
+def same_merge(got: Any, wanted: Any) -> str | None:
+    """A pair (output, lse). In float32 an lse of 1000 has steps of 6e-5, and so have the weights made of it."""
+    from ..compare import difference
+
+    if not isinstance(got, tuple | list) or len(got) != 2:
+        return "the answer should be a pair: the output, a list, and the log-sum-exp, a number"
+    return difference(tuple(got), wanted, rel_tol=2e-4, abs_tol=1e-6)
+
+
 def same_figures(got: Any, wanted: Any) -> str | None:
     """A pair (list, number)."""
     from ..compare import difference

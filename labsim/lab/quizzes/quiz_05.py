@@ -63,24 +63,24 @@ QUESTIONS = (
             Option(
                 "Because 0.99⁵ is 0.95, nearly nothing is lost; the rest must be a bug.",
                 "Two things are wrong with the product: the served answers are not those of training (there these "
-                "words cover 92 %), and rare words come in clusters.",
+                "words cover 88 %), and rare words come in clusters.",
             ),
             Option(
                 "A chain ends at the first word that the head cannot say, and served text has more of those.",
-                "99 % in training is 92 % on held-out answers. On the page the chosen vocabulary caps chains of 5 "
-                "at 5.12 tokens, the whole one at 5.72 (answers end).",
+                "99 % in training is 88 % on held-out answers. On the page the chosen vocabulary caps chains of 5 "
+                "at 4.83 tokens, the whole one at 5.72 (answers end).",
                 right=True,
             ),
             Option(
                 "A perfect draft is never short: the target fills in what the head cannot say.",
                 "It does, and thereby ends the step: everything drafted behind that place is thrown away. The cap "
-                "is 5.12.",
+                "is 4.83.",
             ),
         ),
         numbers={
             "0.95": "0.99**5",
-            "92 %": "their_coverage_of_held_out",
-            "5.12": "cap_of_the_chosen_vocabulary",
+            "88 %": "their_coverage_of_held_out",
+            "4.83": "cap_of_the_chosen_vocabulary",
             "5.72": "cap_of_the_whole_vocabulary",
         },
     ),
@@ -92,8 +92,8 @@ QUESTIONS = (
         options=(
             Option(
                 "Only the acceptance length can tell: compare it with that of training, on known questions.",
-                "The worst wiring on the page falls from 1.32 to 1.00 tokens per step, with the same text. Lossless "
-                "decoding hides a sick draft.",
+                "The worst wiring on the page falls to 1.00 tokens per step, what no draft at all gives, with the same "
+                "text. Lossless decoding hides a sick draft.",
                 right=True,
             ),
             Option(
@@ -106,7 +106,6 @@ QUESTIONS = (
             ),
         ),
         numbers={
-            "1.32": "as_trained_length",
             "1.00": "worst_wiring_length",
         },
     ),

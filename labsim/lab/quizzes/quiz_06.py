@@ -6,7 +6,8 @@ QUESTIONS = (
     Question(
         id="06.q1",
         title="three accuracies",
-        text="From one evaluation. How many tokens per step will you see in serving with chains of three?",
+        text="From one evaluation of the chains that serving started. How many tokens per step does it see, with "
+        "chains of three?",
         code="depth                        1     2     3\n"
         "right at this depth        0.60  0.50  0.50\n"
         "right here and all before  0.60  0.40  0.30",
@@ -40,7 +41,7 @@ QUESTIONS = (
             Option(
                 "The one with the longer acceptance on held-out answers.",
                 "That is what is served. On the page the copy without unrolling has the lower loss, and the other "
-                "one gains 0.10 tokens per step on it.",
+                "one gains 0.06 tokens per step on it.",
                 right=True,
             ),
             Option(
@@ -55,7 +56,7 @@ QUESTIONS = (
             ),
         ),
         numbers={
-            "0.10": "gain_of_a_few_ttt_steps",
+            "0.06": "gain_of_a_few_ttt_steps",
         },
     ),
     Question(

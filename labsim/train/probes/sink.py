@@ -2,7 +2,7 @@
 
 A softmax must spend its whole mass. A head with nothing to read gives it to a token that every query sees, and training
 makes one of them: the first in Llama, the second in Qwen, none in gpt-oss (which has a learned sink outside the text).
-A draft inherits the habit, so its drift is measured on the target's sink, and a target without one cannot show it.
+A draft may inherit the habit, so its drift is measured on the target's sink, and a target without one cannot show it.
 
 Shapes: T tokens, A query heads, K key/value heads, D head dimension, P queries, E early tokens.
 """

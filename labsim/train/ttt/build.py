@@ -44,7 +44,8 @@ def build(recipe: TTTRecipe, target: Target, documents: Sequence[Document]) -> t
     if recipe.draft == "mtp":
         draft = MTPDraft(MTPConfig.mtp(config, rope=rope, **chosen), embedding_VH, head_VH)
     elif recipe.draft == "eagle1":
-        draft = EagleDraft(EagleConfig.eagle1(config, rope=rope, **chosen), embedding_VH, head_VH)
+        # Public EAGLE-1 drafts have a bias where the inputs join; vLLM serves only those without.
+        draft = EagleDraft(EagleConfig.eagle1(config, rope=rope, fc_bias=False, **chosen), embedding_VH, head_VH)
     else:
         make = EagleConfig.eagle31 if recipe.draft == "eagle3.1" else EagleConfig.eagle3
         draft = EagleDraft(make(config, rope=rope, **sizes), embedding_VH)

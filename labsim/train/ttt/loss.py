@@ -198,7 +198,7 @@ def step_loss(
         entropies_P, guess_P = entropy(draft, step.step, output_PH, teacher.p_PN)
     correct_P = guess_P == teacher.drafted_P
     weighed_P = counts_P & (teacher.drafted_P >= 0) if recipe.oov == "drop" else counts_P
-    weight_P = weighed_P / over_ranks(weighed_P.sum()).clamp(min=1)
+    weight_P = weighed_P.to(entropies_P) / over_ranks(weighed_P.sum()).clamp(min=1)
     loss = (entropies_P * weight_P).sum()
     if recipe.draft == "eagle1":
         distance_P = smooth_l1_loss(at_least_float32(output_PH), last_LE[teacher.places_P], reduction="none").mean(

@@ -132,8 +132,8 @@ class DraftShape:
         return h * max(self.intermediate, a * (2 if third else 1), 0 if layer and third else join)
 
     def vectors(self, ttt: int) -> int:
-        """Trained parameters of norms and biases."""
-        norms = {"eagle1": 2, "eagle3": 4, "eagle3.1": 4, "mtp": 5, "heads": ttt}[self.kind] * self.hidden
+        """Trained parameters of norms."""
+        norms = {"eagle1": 1, "eagle3": 4, "eagle3.1": 4, "mtp": 5, "heads": ttt}[self.kind] * self.hidden
         return norms + (self.feature_width if self.kind == "eagle3.1" else 0)
 
     def parameters(self, ttt: int) -> int:

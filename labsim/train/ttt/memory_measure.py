@@ -157,7 +157,7 @@ def random_case(shape: DraftShape, setting: StepSetting, *, seed: int = 0, layer
     elif shape.kind == "mtp":
         draft = MTPDraft(MTPConfig.mtp(target), embedding_VH, head_VH)
     elif shape.kind == "eagle1":
-        draft = EagleDraft(EagleConfig.eagle1(target), embedding_VH, head_VH)
+        draft = EagleDraft(EagleConfig.eagle1(target, fc_bias=False), embedding_VH, head_VH)
     else:
         make = EagleConfig.eagle31 if shape.kind == "eagle3.1" else EagleConfig.eagle3
         draft = EagleDraft(make(target, draft_vocab_size=shape.draft_vocab), embedding_VH)

@@ -13,10 +13,12 @@ import torch
 
 from ...features.source import Online, StateSource
 from ...features.store import FeatureSettings, FeatureStore, fingerprint
+from ...models.config import read_json
+from ...models.fields import shown
 from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
-from ...models.load import Target, load_target
-from ...models.paths import data_directory, expanded
+from ...models.load import Target, directory_called, load_target
+from ...models.paths import data_directory
 from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
@@ -44,14 +46,13 @@ class Data:
 
 def find(name: str, target_name: str) -> list[Path]:
     """Directories of answers: a directory itself, or `shipped` for those in `data/answers/<target>`."""
-    path = expanded(name)
-    if path.is_dir():
-        return [path]
+    if directory := directory_called(name):
+        return [directory]
     shipped = data_directory() / "answers" / Path(target_name).name
     if name == "shipped" and shipped.is_dir():
         return sorted(child for child in shipped.iterdir() if (child / "settings.json").exists())
     raise ValueError(
-        f"data {name!r} is neither a directory of answers (labsim data generate) nor 'shipped', "
+        f"data {shown(name)} is neither a directory of answers (labsim data generate) nor 'shipped', "
         f"which stands for the project's own answers of nano and smollm2"
     )
 
@@ -194,7 +195,7 @@ def run(
         "out": str(out),
     }
     if mesh.world.rank == 0:
-        write_recipe(out, recipe, report, read)
+        write_recipe(out, recipe, report, read, begin)
     return report
 
 
@@ -261,8 +262,10 @@ def measure_peak(
         draft.zero_grad(set_to_none=True)
 
 
-def write_recipe(out: Path, recipe: TTTRecipe, report: dict[str, object], read: Data) -> None:
-    """OUT/recipe.json: what made the draft, and what it reached."""
+def write_recipe(
+    out: Path, recipe: TTTRecipe, report: dict[str, object], read: Data, begin: Path | None = None
+) -> None:
+    """OUT/recipe.json: what made the draft, and what it reached; under `begin` the recipe of the draft before it."""
     summary = {
         "recipe": asdict(recipe),
         "data": read.sources,
@@ -271,4 +274,7 @@ def write_recipe(out: Path, recipe: TTTRecipe, report: dict[str, object], read: 
         "result": {key: value for key, value in report.items() if key != "out"},
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     }
+    if begin is not None:
+        before = begin / "recipe.json"
+        summary["begin"] = read_json(before) if before.exists() else {"draft": begin.name}
     write_atomically(out / "recipe.json", (json.dumps(summary, indent=2) + "\n").encode())

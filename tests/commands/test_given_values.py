@@ -1,0 +1,115 @@
+"""What stands on the command line: empty names are refused, and errors repeat it escaped and not endless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from labsim.cli import LONGEST_LINE, LONGEST_VALUE, labsim, main
+from labsim.commands.options import GivenPath
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit status and what the one line on stderr says."""
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert out == "" and err.endswith("\n") and err.startswith("labsim: ")
+    return end.value.code, err[len("labsim: ") : -1]
+
+
+def paths(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Parameter]]:
+    """Every parameter of the command line that is a path."""
+    for inner in getattr(command, "list_commands", lambda ctx: [])(None):
+        yield from paths(command.get_command(click.Context(command), inner), f"{name} {inner}".strip())
+    for parameter in command.params:
+        if isinstance(parameter.type, click.Path):
+            yield f"{name} {parameter.opts[0]}", parameter
+
+
+def test_no_path_is_empty() -> None:
+    found = dict(paths(labsim))
+    assert {"draft doctor directory", "train --out", "run notebooks", "data text answers", "plan --out"} <= set(found)
+    for name, parameter in found.items():
+        assert isinstance(parameter.type, GivenPath), name
+        with pytest.raises(click.BadParameter, match=r"the name is empty; right is the name of a (file|directory)"):
+            parameter.type.convert("", parameter, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["draft", "doctor", "", "--target", "nano"], "'DIRECTORY': the name is empty; right is the name of a file or"),
+        (["export", "x", "--format", "vllm", "--out="], "'--out': the name is empty"),
+        (["claims", "--check", ""], "'--check': the name is empty; right is the name of a file"),
+        (["alpha", ""], "the name of a file is empty; right is a file, or - for standard input"),
+        (
+            ["plan", "--target=x", "--method=ngram", "--k=3", "--concurrency=1", "--alpha-from", ""],
+            "the name of a file is empty",
+        ),
+        (["eval", "--target", "nano", "--draft", ""], "draft '' is neither none"),
+        (["eval", "--target", "nano", "--draft", "ngram", "--template", ""], "template '' is neither own"),
+        (["eval", "--target", "nano", "--draft", "ngram", "--data", ""], "--data is ''; right is a domain"),
+        (["generate", "--target", "", "--prompt", "x"], "the target's name is empty"),
+    ],
+)
+def test_an_empty_name_is_not_the_current_directory(
+    command: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, line = said(capsys, *command)
+    assert status == (3 if command[0] in ("alpha", "plan") else 2) and says in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_without_a_name_are_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--draft", "mtp", "--out", str(tmp_path / "out")]
+    status, line = said(capsys, "train", "--target", "nano", "--data", "", *more)
+    assert status == 2 and "data '' is neither a directory of answers" in line
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["sp\x1b[31med"], r"unknown command 'sp\x1b[31med'"),
+        (["--al\x1b[31mfa"], r"No such option '--al\x1b[31mfa'"),
+        (["speedup", "--alpha", "\x1b[2J", "--k", "3"], r"'\x1b[2J' is not a valid float"),
+        (["generate", "--prompts", "a\nb\x07"], r"File 'a\nb\x07' does not exist"),
+        (["generate", "--prompts=a\r\nb\x07"], r"File 'a\r\nb\x07' does not exist"),
+        (["alpha", "a\nb\x1b]0;title\x07"], r"a\nb\x1b]0;title\x07: no such file"),
+        (["alpha", "left\u202eright\udcff"], r"left\u202eright\udcff: no such file"),
+        (["train", "--target", "nano"], "Choose from: eagle1, eagle3, eagle3.1, mtp, heads"),
+        (["alpha", "päth"], "päth: no such file"),
+    ],
+)
+def test_control_characters_are_shown_and_not_obeyed(
+    command: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, line = said(capsys, *command)
+    assert line.isprintable() and says in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["x" * 9000],
+        ["data", "text", "x" * 9000],
+        ["speedup", "--alpha", ".5", "--k", "9" * 9000],
+        ["generate", "--seed", "9" * 4000],
+        ["target", "nano or not " * 900],
+        ["alpha", "\x1b[31m" * 900],
+        ["breakeven", "--gpu", "h" * 9000, "--model", "m", "--k", "3"],
+    ],
+)
+def test_an_endless_value_is_shortened(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    _, line = said(capsys, *command)
+    assert "..." in line and len(line) < 2 * LONGEST_VALUE + 400 < LONGEST_LINE
+    value = max(command, key=len)
+    assert value[:20].replace("\x1b", r"\x1b") in line
