@@ -27,7 +27,8 @@ from .summary_text import SummaryText
 from .vllm_v0_log import VllmV0Log
 from .vllm_v1_log import VllmV1Log
 
-ZSTD = b"\x28\xb5\x2f\xfd"  # RFC 8878, the frame's magic number
+# How files begin that other programs unpack: first bytes, name, command.
+PACKED = ((b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"), (b"\xfd7zXZ\0", "xz", "xz -dc"), (b"BZh", "bzip2", "bzip2 -dc"))
 
 
 def read(paths: Sequence[str | Path] | str | Path, progress: Progress | None = None) -> AcceptanceRecord:
@@ -91,7 +92,7 @@ class _Call:
         self.scanner = Scanner(self.readers)
         self.files: list[str] = []
         self.notes: list[str] = []
-        self.oversized = self.zstd = False
+        self.oversized = False
 
     def read_file(self, stream: BinaryIO, name: str, need_speculation: bool = True) -> None:
         self.files.append(name)
@@ -104,8 +105,6 @@ class _Call:
         document: list[bytes] | None = None
         size = 0
         for part in parts:
-            if size == 0:
-                self.zstd = part.startswith(ZSTD)
             if size == 0 and _looks_like_json(part):
                 document = []
             size += len(part)
@@ -161,9 +160,10 @@ class _Call:
             return f"it is one JSON document of over {LARGEST_DOCUMENT >> 20} MiB; save it without per-request details"
         if cut is not None:
             return f"the JSON is cut or damaged ({_short(cut)})"
+        for begins, name, reads in PACKED:
+            if self.scanner.head.startswith(begins):
+                return f"it is packed with {name}, which is not read here; right: {reads} FILE | labsim alpha -"
         if self.scanner.binary():
-            if self.zstd:
-                return "it is compressed with zstd: `zstd -dc FILE | labsim alpha -` reads it"
             return "it is binary, not a log, a metrics page or JSON"
         head = self.scanner.head
         if b"Decode batch" in head or b"Avg generation throughput" in head:

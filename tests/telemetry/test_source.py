@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import subprocess
@@ -92,7 +93,12 @@ def test_one_file_without_telemetry_among_others_is_an_error(tmp_path: Path) -> 
         (b"\n\n", "no acceptance telemetry"),
         (b"nginx: worker started\n" * 50, "no acceptance telemetry"),
         (random.Random(0).randbytes(8192), "binary"),
-        (bz2.compress(b"x" * 5000), "binary"),
+        (
+            bz2.compress(b"x" * 5000),
+            "packed with bzip2, which is not read here; right: bzip2 -dc FILE | labsim",
+        ),
+        (lzma.compress(b"x" * 5000), "right: xz -dc FILE"),
+        (b"\x28\xb5\x2f\xfd" + random.Random(0).randbytes(500), "right: zstd -dc FILE"),
         (b'{"spec_decode_acceptance_rate": 50.0, "spec_dec', "cut or damaged"),
         (b'{"a": ' * 50, "cut or damaged"),
         (b"[" * 200_000, "cut or damaged"),

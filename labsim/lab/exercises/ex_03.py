@@ -40,12 +40,13 @@ EXERCISES = (
         difficulty="warm-up",
         prompt=(
             "The draft drew a token that it gives probability `q` (above 0); the target gives the same token "
-            "probability `p`. Return the chance with which speculative sampling keeps it."
+            "probability `p`: two numbers, for this one token. Return the chance with which speculative sampling "
+            "keeps it."
         ),
         hints=(
             "If the draft proposes the token less often than the target wants it, every proposal is welcome.",
             "If the draft proposes it twice as often as the target wants it, keep every second one.",
-            "`min(1, p / q)`",
+            "The chance is `p / q` where that is below 1. Where it is above, `min` helps.",
         ),
         check=Check(
             reference=accept_chance,
@@ -200,7 +201,7 @@ EXERCISES = (
         hints=(
             "Average the chance of 03.1 over the words. With which weights are they drawn?",
             "sum of q[x] * min(1, p[x]/q[x]), and q times that is min(p, q).",
-            "`sum(min(a, b) for a, b in zip(p, q))`: 1 minus half the sum of |p - q|.",
+            "`zip(p, q)` walks over the words; each one adds the smaller of its two.",
         ),
         check=Check(
             reference=acceptance,

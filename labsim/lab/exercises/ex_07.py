@@ -58,7 +58,7 @@ EXERCISES = (
         hints=(
             "Read the name backwards: square, mean, root.",
             "Square every entry, take the mean of the squares, then the square root.",
-            "`(sum(v * v for v in x) / len(x)) ** 0.5`",
+            "`sum(v * v for v in x)` is the sum of the squares. Two of the three words are left.",
         ),
         check=Check(
             reference=rms,
@@ -233,7 +233,7 @@ EXERCISES = (
             "end?",
             "`own` is the last `steps` weights. `recent` is the last `window` weights, wherever the prefix ends. "
             "`sink` is one weight.",
-            "`weights[sink], sum(weights[-window:]), sum(weights[-steps:])`",
+            "From the end a slice needs a minus: `weights[-steps:]`. Three numbers, two of them sums.",
         ),
         check=Check(
             reference=shares,
