@@ -142,6 +142,14 @@ def on_this_rank(work: Callable[..., Result], *arguments: Any) -> Result:
     return work(_mesh, *arguments)
 
 
+def neighbour(mesh: Mesh) -> str:
+    """A first thing to try: who sends to me around my ring?"""
+    if mesh.ring.size == 1:
+        return f"rank {mesh.world.rank}: alone in its ring, one of {mesh.ulysses.size} in its Ulysses group"
+    [came] = mesh.ring.shift([torch.tensor([mesh.world.rank])], "a hop").wait()
+    return f"rank {mesh.world.rank}: hears from rank {came.item()} of its ring"
+
+
 def main() -> None:
     """The keeper: wait for the end of stdin, then end everything with the marker but itself."""
     sys.stdin.read()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from labsim.lab.live_ranks import VARIABLE, LiveRanks
+from labsim.lab.live_ranks import VARIABLE, LiveRanks, neighbour
 from labsim.lab.processes import RunProcesses, listening
 
 HERE = psutil.Process()
@@ -58,6 +58,9 @@ def test_they_stay_change_their_mesh_and_name_who_does_not_come(ranks: LiveRanks
         ranks(all_but_the_first)
     ranks.meet(ring=2, ulysses=2)
     assert ranks(places)[1] == (1, 0, 1, 3)
+    assert ranks(neighbour)[3] == "rank 3: hears from rank 1 of its ring"
+    ranks.meet(ring=1, ulysses=4)
+    assert ranks(neighbour)[3] == "rank 3: alone in its ring, one of 4 in its Ulysses group"
     with pytest.raises(ValueError, match="there are 4"):
         ranks.meet(ring=3, ulysses=1)
     open_to = {address for one in HERE.children(recursive=True) for address in listening(one)}
