@@ -22,32 +22,33 @@ from .sim.errors import unknown_name
 # Of one value, such as a path, and of a whole error.
 LONGEST_VALUE, LONGEST_LINE = 200, 1200
 
-COMMANDS = (
-    "speedup",
-    "breakeven",
-    "simulate",
-    "alpha",
-    "plan",
-    "generate",
-    "target",
-    "data",
-    "train",
-    "eval",
-    "memory",
-    "usp",
-    "draft",
-    "export",
-    "train-target",
-    "train-small",
-    "run",
-    "claims",
-    "progress",
-    "teaching",
-    "site",
-    "slides",
-    "handout",
-    "doctor",
-)
+# What `labsim --help` says of each: shorter than the commands' own first sentences, and no module is imported for it.
+COMMANDS = {
+    "speedup": "tokens per step and speedup from one alpha",
+    "breakeven": "the alpha that pays, by concurrency",
+    "simulate": "throughput, TTFT, TPOT and P99 under load",
+    "alpha": "acceptance from an engine's own output",
+    "plan": "shall I turn it on? a gate and a staged plan",
+    "generate": "decode a real model, with a draft or without",
+    "target": "fetch and prepare a target",
+    "data": "training data for drafts",
+    "train": "train an EAGLE, MTP or heads draft",
+    "eval": "a draft's acceptance by depth",
+    "memory": "bytes of a training step; does it fit?",
+    "usp": "USP attention on ranks of this machine",
+    "draft": "examine a draft's checkpoint",
+    "export": "write a draft as an engine reads it",
+    "train-target": "train a small target model",
+    "train-small": "train a small draft of the target's kind",
+    "run": "execute notebooks under a deadline",
+    "claims": "what became of each claim under test",
+    "progress": "what you have solved, and what comes next",
+    "teaching": "write the instructors' run sheet",
+    "site": "the course as a web site",
+    "slides": "notebooks as reveal.js decks",
+    "handout": "the course for a class, without solutions",
+    "doctor": "can the course run here?",
+}
 
 
 class LazyGroup(click.Group):
@@ -59,7 +60,24 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             raise click.UsageError(str(unknown_name("command", cmd_name, COMMANDS)))
-        return importlib.import_module(f"labsim.commands.{cmd_name.replace('-', '_')}").command
+        try:
+            return importlib.import_module(f"labsim.commands.{cmd_name.replace('-', '_')}").command
+        except ModuleNotFoundError as error:
+            if (error.name or "labsim").partition(".")[0] == "labsim":
+                raise
+            raise click.ClickException(not_installed(error)) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """One line for a Python that lacks the course's packages."""
+    return (
+        f"no module {error.name!r}: the course's packages are not installed for {sys.executable}; "
+        "right: `. .venv/bin/activate` in the project folder, after `make lab` has made it"
+    )
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -30,7 +30,10 @@ def shape_of(name: str, kind: str, draft_vocab: int | None) -> tuple[DraftShape,
         layer = 2 * config.hidden_size * width + 3 * config.hidden_size * config.intermediate_size
         tables = config.vocab_size * config.hidden_size * (1 if config.tied else 2)
         return shape_of_config(config, name, kind, draft_vocab), 2.0 * (config.num_layers * layer + tables)
-    model = find_model(name)
+    try:
+        model = find_model(name)
+    except ValueError as error:
+        raise ValueError(f"{error}; and nano, smollm2, or a directory with a config.json") from error
     ffn, kv_heads, head_dim = draft_layer(model)
     layer = kind != "heads"
     return DraftShape(

@@ -29,6 +29,7 @@ random input comes from `seed`, so a verdict can be repeated.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,8 @@ class Check:
                 misconception.name,
             ).with_details(rest)
         first = wrong_at[0]
-        return self._wrong(inputs[first], outcomes[first], wanted[first], problems[first] or "", len(wrong_at), inputs)
+        said = self._wrong(inputs[first], outcomes[first], wanted[first], problems[first] or "", len(wrong_at), inputs)
+        return said.with_details(_cut_short(outcomes, wanted))
 
     def _differ(self, got: Outcome, wanted: Outcome) -> str | None:
         """None when the two outcomes agree, else what differs."""
@@ -283,6 +285,24 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 def _shown(outcome: Outcome) -> str:
     return brief(outcome.value) if outcome.error is None else f"{type(outcome.error).__name__}: {outcome.error}"
+
+
+def _cut_short(outcomes: Sequence[Outcome], wanted: Sequence[Outcome]) -> str:
+    """What to say of numbers that are right but for digits left out on every input; else nothing."""
+    pairs = [(got.value, right.value) for got, right in zip(outcomes, wanted, strict=True)]
+    # Plain numbers only: a learner's own kind of number may do anything when it is compared.
+    if not all(type(one) in (int, float) and abs(one) < 1e15 for pair in pairs for one in pair):
+        return ""
+    if len({got for got, _ in pairs}) < 2:
+        return ""  # a constant says nothing of how it came about
+    if all(got == math.floor(right) for got, right in pairs):
+        return "These are the right numbers without their fraction: `//` leaves it out, `/` does not."
+    for digits in range(6):
+        if all(abs(got - right) <= 0.5 * 10**-digits * (1 + 1e-9) for got, right in pairs) and all(
+            abs(got - round(got, digits)) < 1e-12 for got, _ in pairs
+        ):
+            return f"These are the right numbers, rounded to {digits} digits: return them as they are."
+    return ""
 
 
 def _sentence(text: str) -> str:

@@ -86,14 +86,14 @@ def registry() -> Mapping[str, Exercise]:
 
 
 def find_exercise(exercise_id: str) -> Exercise:
-    """The exercise with this id. ValueError with the nearest match if there is none."""
-    number = str(exercise_id).partition(".")[0]
-    known = {m.name for m in pkgutil.iter_modules(exercises.__path__)}
-    if f"ex_{number}" in known:
-        for one in _module(number):
-            if one.id == exercise_id:
-                return one
-    raise unknown_name("exercise", str(exercise_id), registry())
+    """The exercise with this id. ValueError with the nearest of its notebook if there is none."""
+    number = str(exercise_id).partition(".")[0].zfill(2)
+    if f"ex_{number}" not in {m.name for m in pkgutil.iter_modules(exercises.__path__)}:
+        raise ValueError(f"exercise is {str(exercise_id)!r}; right: a notebook and a number in it, such as '01.2'")
+    there = {one.id: one for one in _module(number)}
+    if exercise_id not in there:
+        raise unknown_name("exercise", str(exercise_id), there)
+    return there[exercise_id]
 
 
 def exercise(exercise_id: str) -> Callable[[Function], Function]:

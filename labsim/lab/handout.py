@@ -18,7 +18,8 @@ TOP = "labsim-course"  # the folder that the archive unpacks to
 _LEFT_OUT = {"solutions", "__pycache__", "golden", "mutants"}
 _NOTE = (
     "> This is the hand-out of the course: without solutions, tests and benchmarks, so `make lab` opens it, and\n"
-    "> `make test` and `make bench` are not part of it.\n\n"
+    "> `make test` and `make bench` are not part of it. Hints are, and so is the package, whose functions some\n"
+    "> exercises rebuild: you can look answers up in it, and learn more by trying first.\n\n"
 )
 _EPOCH = (2000, 1, 1, 0, 0, 0)
 

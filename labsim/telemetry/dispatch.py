@@ -2,8 +2,8 @@
 
 All readers see every candidate line; what an input is follows from what was found in it, not from its name. Files of
 one call are one measurement: rotated logs are added, scrapes of a metrics page are differenced, a benchmark beside a
-log gives its latencies. Two kinds that would count the same traffic twice are not added: the one with more to say
-speaks.
+log gives its latencies. Two kinds of one engine might count the same traffic twice and are not added: the one with more
+to say speaks. Files of two engines are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from .assemble import Reading, assemble
 from .bench_text import BenchText
-from .errors import TelemetryError
+from .errors import MixedInput, TelemetryError
 from .json_reader import LARGEST_DOCUMENT, JsonReader, parse
 from .llamacpp_log import LlamaCppLog
 from .metrics_page import MetricsPage
@@ -26,6 +26,9 @@ from .source import Progress, chunks, open_source
 from .summary_text import SummaryText
 from .vllm_v0_log import VllmV0Log
 from .vllm_v1_log import VllmV1Log
+
+# How files begin that other programs unpack: first bytes, name, command.
+PACKED = ((b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"), (b"\xfd7zXZ\0", "xz", "xz -dc"), (b"BZh", "bzip2", "bzip2 -dc"))
 
 
 def read(paths: Sequence[str | Path] | str | Path, progress: Progress | None = None) -> AcceptanceRecord:
@@ -131,7 +134,10 @@ class _Call:
         raise TelemetryError(f"{name}: {self._why_nothing(size, cut, refusals, notes)}")
 
     def _found(self) -> int:
-        return sum(reader.found() for reader in self.readers) - len(self.bench_text.bare) - len(self.json.bare)
+        repeats = sum(reader.repeats for reader in self.readers)
+        return (
+            repeats + sum(reader.found() for reader in self.readers) - len(self.bench_text.bare) - len(self.json.bare)
+        )
 
     def _document(self, data: bytes) -> str | None:
         """Read a whole JSON document, or its lines; returns what is wrong with it where nothing is found."""
@@ -154,6 +160,9 @@ class _Call:
             return f"it is one JSON document of over {LARGEST_DOCUMENT >> 20} MiB; save it without per-request details"
         if cut is not None:
             return f"the JSON is cut or damaged ({_short(cut)})"
+        for begins, name, reads in PACKED:
+            if self.scanner.head.startswith(begins):
+                return f"it is packed with {name}, which is not read here; right: {reads} FILE | labsim alpha -"
         if self.scanner.binary():
             return "it is binary, not a log, a metrics page or JSON"
         head = self.scanner.head
@@ -192,8 +201,15 @@ class _Call:
         for other in found:
             if other is chosen:
                 continue
-            what = "lends its latencies only" if other.benches and others else "is left out"
-            chosen.warn(f"mixed input: {other.format} beside {chosen.format} covers the same traffic and {what}")
+            if other.benches and others:
+                chosen.warn(f"mixed input: {other.format} beside {chosen.format} lends its latencies only")
+                continue
+            if len(self.files) > 1 and not other.benches and other.engine != chosen.engine:
+                raise MixedInput(
+                    f"{' '.join(self.files)}: {chosen.format} and {other.format} are two services; allowed: the files "
+                    "of one"
+                )
+            chosen.warn(f"mixed input: only {chosen.format} was read; {other.format} in it is left out: give it alone")
         return chosen
 
 

@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from labsim.cli import COMMANDS
 
 
 def labsim(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -227,3 +230,24 @@ def test_one_tensor_parallel_degree_for_price_and_memory() -> None:
     default, four = document(*arguments), document(*arguments, "--tensor-parallel", "4")
     assert default["rows"] == four["rows"]
     assert default["requests_that_fit"] == four["requests_that_fit"]
+
+
+def test_help_names_every_command_in_one_line() -> None:
+    said = labsim("--help", COLUMNS="80").stdout.partition("Commands:")[2].strip().splitlines()
+    assert [line.split()[0] for line in said] == list(COMMANDS)
+    assert all(len(line) <= 80 and not line.endswith(("...", ".")) for line in said)
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ("prometheus_client", "no module 'prometheus_client': the course's packages are not installed for "),
+        ("click", "has no click; right: "),
+    ],
+)
+def test_a_python_without_the_packages_says_so_in_one_line(missing: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / f"{missing}.py").write_text(f"raise ModuleNotFoundError(name={missing!r})")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    result = labsim("alpha", "x.log", PYTHONPATH=paths)
+    assert result.returncode == 1 and says in result.stderr and ".venv/bin/activate" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -77,6 +77,7 @@ def test_the_probe_runs_the_step_and_the_formula_is_near() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--target", "nosuch", "--seq", "4096"], "; and nano, smollm2, or a directory with a config.json"),
         (["--target", "lama-3.1-8b", "--seq", "4096"], "unknown model 'lama-3.1-8b'; did you mean 'Llama-3.1-8B'"),
         (["--target", "llama-3.1-8b", "--seq", "4096", "--gpu", "h1000"], "unknown gpu 'h1000'"),
         (["--target", "llama-3.1-8b", "--seq", "4096", "--draft-vocab-size", "200000"], "llama-3.1-8b has 128256"),

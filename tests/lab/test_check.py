@@ -175,6 +175,28 @@ def test_a_wrong_value_shows_input_got_and_expected():
     assert verdict.details == ("Wrong on 42 of 42 inputs.",)
 
 
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda a, b: a // b, "without their fraction: `//`"),
+        (lambda a, b: int(a / b), "without their fraction: `//`"),
+        (lambda a, b: round(a / b, 2), "rounded to 2 digits"),
+        (lambda a, b: round(a / b), "rounded to 0 digits"),
+        (lambda a, b: round(a / b, 2) + 0.01, ""),
+        (lambda a, b: 1, ""),
+        (lambda a, b: f"{a / b:.2f}", ""),
+        (lambda a, b: [a // b], ""),
+        (lambda a, b: a // b if b != 7 else float("nan"), ""),
+    ],
+)
+def test_right_numbers_with_digits_left_out_are_said_to_be(function, says):
+    check = Check(reference=lambda a, b: a / b, cases=[(7, 3), (20, 7), (19, 4), (6, 3)])
+    verdict = check.judge(function)
+    assert verdict.status == Status.WRONG
+    said = [line for line in verdict.details if line.startswith("These are the right numbers")]
+    assert len(said) == bool(says) and all(says in line for line in said)
+
+
 def test_nearly_equal_numbers_are_shown_with_the_digits_that_differ():
     assert difference(1.00001, 1.0) == "the answer is 1.00001, expected 1"
     assert difference(1.0000012, 1.0) == "the answer is 1.000001, expected 1"

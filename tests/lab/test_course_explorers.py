@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from labsim.lab.drift_grid import read_figures
@@ -81,7 +83,17 @@ def test_speedup_frame_by_hand() -> None:
     frame = alpha.what_alpha_buys().set(k=2, overhead=0.5)
     at = alpha.ALPHAS.index(0.7)
     assert [series.y[at] for series in frame.series] == pytest.approx([2.4 / 1.5, 2.19 / 1.5], rel=1e-4)
-    assert frame.mark == (0.25, "break-even")
+    assert frame.mark == (0.25, "break-even, accepted/drafted")
+
+
+def test_the_break_even_curve_says_why_it_ends() -> None:
+    for values, frame in concurrency.break_even_by_concurrency().frames.items():
+        drawn = [c for c, y in zip(concurrency.CONCURRENCIES, frame.series[0].y, strict=True) if y is not None]
+        fits = int(re.search(r"The cache of (\d+) such", frame.text)[1])
+        assert drawn == [c for c in concurrency.CONCURRENCIES if c <= fits], values
+        whole = drawn == list(concurrency.CONCURRENCIES)
+        assert ("all points, to 256, are drawn" in frame.text) == whole
+        assert (f"the curve ends at {max(drawn, default=0)}." in frame.text) == (bool(drawn) and not whole)
 
 
 def test_breakeven_frame_equals_the_cost_model() -> None:

@@ -120,8 +120,12 @@ def test_the_task_card_has_time_and_difficulty():
 
 
 def test_an_unknown_id_is_refused_with_the_nearest_match():
-    with pytest.raises(ValueError, match=r"unknown exercise '00\.9'; did you mean '0\d\.\d'"):
+    with pytest.raises(ValueError, match=r"^unknown exercise '00\.9'; did you mean '00\.1'\? known: 00\.1$"):
         find_exercise("00.9")
+    with pytest.raises(ValueError, match=r"^unknown exercise '0\.1'; did you mean '00\.1'\? known: 00\.1$"):
+        find_exercise("0.1")
+    with pytest.raises(ValueError, match=r"^exercise is '99\.1'; right: a notebook and a number in it"):
+        find_exercise("99.1")
 
 
 @pytest.mark.parametrize(

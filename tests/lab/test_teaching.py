@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from labsim.commands.teaching import command
 from labsim.lab.exercise import registry
 from labsim.lab.overview import course_folder
-from labsim.lab.run_sheet import NOT_MEASURED, sheet
+from labsim.lab.run_sheet import NOT_MEASURED, PLANS, Part, Plan, plan_section, sheet
 from labsim.lab.teaching import check_seconds, facts, shipped_answers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +83,47 @@ def test_measured_seconds_stand_where_they_belong(small: Path) -> None:
     assert re.search(r"^\| 01\.1 .* \| 3 lines \| \d+ \| 0\.123 s \|$", page, re.MULTILINE)
     assert re.search(r"^\| \[01 A title\]\(#01-a-title\) \| 45 \| .* \| 12\.3 s \| 00 \|", page, re.MULTILINE)
     assert sheet([facts(small)], {}, {}).count(NOT_MEASURED) == 2
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.title)
+def test_a_plans_minutes_add_up(plan: Plan) -> None:
+    """The rows of the page against minutes taken from the notebooks and exercises themselves."""
+    page = (ROOT / "docs" / "teaching.md").read_text()
+    section = page.partition(f"### {plan.title}\n")[2].partition("\n#")[0]
+    rows = re.findall(r"^\| (\d+):(\d\d) \| (\d+):(\d\d) \| (.+?) \| (\d+) \| (.*?) \|$", section, re.MULTILINE)
+    assert len(rows) == len(plan.parts)
+    now = 0
+    for hours, minutes, until, until_minutes, what, length, home in rows:
+        assert int(hours) * 60 + int(minutes) == now
+        now += int(length)
+        assert int(until) * 60 + int(until_minutes) == now
+        if number := re.match(r"\[(\d\d) ", what):
+            text = next(path for path in NOTEBOOKS if path.name.startswith(number[1])).read_text()
+            left_out = sum(registry()[one].minutes for one in home.split(", ") if one)
+            assert int(re.search(r"Time: (?:about )?(\d+) minutes", text)[1]) == int(length) + left_out
+        else:
+            assert what in ("pause", "lunch") and not home
+    assert f"{now // 60} h {now % 60} min.\n" in section
+    assert now <= (230 if plan.title.startswith("Half") else 400)
+
+
+def test_the_plans_together_teach_every_notebook() -> None:
+    taught = {part.notebook for plan in PLANS for part in plan.parts if isinstance(part, Part)}
+    assert taught == {path.name[:2] for path in NOTEBOOKS}
+
+
+def test_a_plan_leaves_hard_exercises_for_home_and_names_what_it_builds_on(small: Path) -> None:
+    found = facts(small)
+    hard = replace(found.exercises[0], exercise=replace(found.exercises[0].exercise, difficulty="hard", minutes=10))
+    one = replace(found, exercises=(hard,))
+    section = plan_section(Plan("A", "For you.", (Part("01", hard=False), 50, Part("01"))), {"01": one})
+    assert "For you. It builds on 00. 1 h 20 min of course, 50 min of pauses: 2 h 10 min." in section
+    assert section.splitlines()[-3:] == [
+        "| 0:00 | 0:35 | [01 A title](#01-a-title) | 35 | 01.1 |",
+        "| 0:35 | 1:25 | lunch | 50 |  |",
+        "| 1:25 | 2:10 | [01 A title](#01-a-title) | 45 |  |",
+    ]
+    assert "## Plans" not in sheet([found], {}, {}), "a plan needs all of its notebooks"
 
 
 def test_the_page_in_docs_is_current_but_for_measured_seconds() -> None:

@@ -11,10 +11,13 @@ import pytest
 from bs4 import BeautifulSoup
 
 from labsim.lab.exercise import find_exercise
+from labsim.lab.explorer import Frame, Series, Slider, explore
 from labsim.lab.slides import static
 from labsim.lab.slides.deck import make_deck
 from labsim.lab.slides.gates import judge_files
+from labsim.lab.slides.notes import widget_note
 from labsim.lab.slides.palette import MINIMUM, distance, seen, too_close
+from labsim.lab.stepper import RunView, Stepper, StepView
 from labsim.lab.style import LOOKS
 
 from .conftest import code, markdown, tiny
@@ -68,6 +71,36 @@ def test_notes_hold_what_a_teacher_needs_and_nothing_of_it_in_a_student_s_deck(d
     assert "Say this aloud." in notes and f"{found.minutes} minutes" in notes and found.title in notes
     theirs = " ".join(one.get_text(" ") for one in soup_of(deck_of(student=True)).select("aside.notes"))
     assert "Say this aloud." in theirs and found.title not in theirs
+    for mistake in found.check.misconceptions:
+        assert mistake.name in notes and mistake.name not in theirs
+    assert "Explorer: A line" in notes and "Explorer: A line" not in theirs
+    notes = " ".join(notes.split())
+    assert "Opens with K at 1: The line ends at 3. Then, K at 5: The line ends at 15." in notes
+
+
+def test_an_explorers_note_moves_one_slider_at_a_time_to_its_farther_end() -> None:
+    made = explore(
+        lambda a, b: Frame([Series("s", [1, 2], [0, 1])], text=f"a {a}, b {b}"),
+        {"a": Slider("first", (1, 2, 3), value=3, unit="m"), "b": Slider("second", ("x", "y"))},
+        title="Two",
+        x_label="x",
+        y_label="y",
+    )
+    assert widget_note(made.get_state()).splitlines() == [
+        "**Explorer: Two**",
+        "",
+        "- Opens with *first* at 3 m, *second* at x: a 3, b x",
+        "- Then, *first* at 1 m: a 1, b x",
+        "- Then, *second* at y: a 3, b y",
+    ]
+
+
+def test_a_steppers_note_says_where_it_opens_and_other_widgets_have_none() -> None:
+    run = RunView("by hand", "q", "a", True, (StepView((), "b", 0.5, "corrected"),))
+    stepper = Stepper([run, run], title="Steps", run=1, position=3)
+    note = widget_note(stepper.get_state())
+    assert note.startswith("**Explorer: Steps**") and f"Opens on *by hand*: {stepper.text}" in note
+    assert widget_note({"data": []}) == widget_note({}) == ""
 
 
 def test_links_lead_from_deck_to_deck(deck_of: MakeDeck) -> None:

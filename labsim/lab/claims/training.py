@@ -30,7 +30,7 @@ def agent_length(claim: Claim, v: Values) -> Finding:
         f"{v.spread(pair)} times",
         compared(v[pair + ".low"], v[pair + ".high"], (low, high)),
         f"{v['06.decoded_ours']} over {v['06.decoded_theirs']} on {v['06.requests_decoded']} agent requests of a few "
-        f"hundred tokens; after minutes of training the same pair gives "
+        f"hundred tokens; after minutes of training such a pair gives "
         f"{v.spread('06.agent_length_ratio_claimed_pair')}, and training-time test alone, in MTP itself, "
         f"{v.spread('06.agent_length_ratio_ttt_alone')}",
     )

@@ -35,7 +35,7 @@ EXERCISES = (
         hints=(
             "A step that accepts 0 drafted tokens still emits one token.",
             "Emitted tokens of one step: accepted + 1. Take the mean over the steps.",
-            "`sum(accepted) / len(accepted) + 1`",
+            "`sum(accepted) / len(accepted)` is the mean of the accepted tokens alone. What does each step add to it?",
         ),
         check=Check(
             reference=acceptance_length,

@@ -69,7 +69,8 @@ EXERCISES = (
         hints=(
             "Token i is emitted from the draft only if tokens 1..i all pass. How likely is that?",
             "Add up the chances that token 1, 2, ..., k survive, and the one token that is always there.",
-            "`1 + alpha + alpha**2 + ... + alpha**k`, or in closed form `(1 - alpha**(k+1)) / (1 - alpha)`.",
+            "`1 + alpha + alpha**2 + ...`: a `sum` with a `range`. Which power is the last one, and where "
+            "does `range` end?",
         ),
         check=Check(
             reference=tokens_per_step,
@@ -171,7 +172,8 @@ EXERCISES = (
             "0.437 is over all steps, not over the steps whose first token passed. So it already contains the 0.675.",
             "Acceptance length: the sum of the rates, plus the target's token. Conditional: each rate over its "
             "left neighbour.",
-            "`1 + sum(rates)` and `[now / before for before, now in zip([1, *rates], rates)]`",
+            "`zip([1, *rates], rates)` pairs each rate with the one before it; before the first one stands "
+            "certainty, 1.",
         ),
         check=Check(
             reference=read_positions,

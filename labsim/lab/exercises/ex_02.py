@@ -121,7 +121,7 @@ EXERCISES = (
         hints=(
             "Speedup = tokens per step / R, with R = speculative_ms / plain_ms. When is that 1?",
             "Tokens per step are 1 + k * alpha. So 1 + k * alpha = R.",
-            "`(speculative_ms / plain_ms - 1) / k`",
+            "R is `speculative_ms / plain_ms`. Solve `1 + k * alpha = R` for alpha.",
         ),
         check=Check(
             reference=break_even,

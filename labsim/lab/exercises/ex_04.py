@@ -321,7 +321,8 @@ EXERCISES = (
         hints=(
             "How many rows does the verify pass have with n nodes and `batch` requests?",
             "batch * (n + 1) rows. Compare tokens per step over milliseconds per step, for every n.",
-            "`max(range(len(lengths)), key=lambda n: lengths[n] / (fixed_ms + row_ms * batch * (n + 1)))`",
+            "`max(range(len(lengths)), key=...)`: the key of n is its tokens over `fixed_ms + row_ms * batch "
+            "* (n + 1)`.",
         ),
         check=Check(
             reference=best_nodes,

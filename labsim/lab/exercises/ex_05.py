@@ -96,7 +96,8 @@ EXERCISES = (
             "states known?",
             "States are known up to i - 1. So a row is (t, t + 1, t + 2). The first has t + 1 = answer_start; the "
             "last one's guess must still exist.",
-            "`[(t, t + 1, t + 2) for t in range(answer_start - 1, length - 2)]`",
+            "A list of `(t, t + 1, t + 2)` over a `range` of t: it begins where t + 1 is `answer_start`, and "
+            "`t + 2` must be below `length`.",
         ),
         check=Check(
             reference=training_rows,
@@ -238,7 +239,8 @@ EXERCISES = (
         hints=(
             "Draft id 0 with d2t[0] = 5 stands for target id 5; draft id 3 with d2t[3] = 9 for ...?",
             "Target id = i + d2t[i]. For the way back: how many target ids below this one have a draft id?",
-            "`[i + d2t[i] for i in drafted]` and `[sum(t2d[:v]) if t2d[v] else -1 for v in said]`",
+            "Two lists: `i + d2t[i]` for each drafted i; for each v of `said`, `sum(t2d[:v])` counts the ids "
+            "below it, and `t2d[v]` says whether it has one.",
         ),
         check=Check(
             reference=translate,

@@ -123,7 +123,8 @@ EXERCISES = (
             "gave. At which position does it stand?",
             "At `answer_start - 1`, the prompt's last one. So the condition is on `t + 1`, at every step. The end "
             "moves with the step.",
-            "`[t for t in range(length) if t + 1 >= answer_start and t + 2 + step < length]`",
+            "A list of the t in `range(length)` with two conditions: `t + 1 >= answer_start`, and the guess "
+            "at `t + 2 + step` must exist.",
         ),
         check=Check(
             reference=trained_places,
@@ -309,7 +310,7 @@ EXERCISES = (
         hints=(
             "What does the user feel: the loss, or the number of tokens per verify step?",
             "Acceptance length, 1 + the sum of the survival. Take the look where it is longest.",
-            "`max(looks, key=lambda look: sum(look[2]))[0]`",
+            "`max` with a `key`. A look holds its survival in `look[2]`; what is asked for is its step, `look[0]`.",
         ),
         check=Check(
             reference=best_look,

@@ -86,7 +86,8 @@ EXERCISES = (
         hints=(
             "How many queries does a head have, and how many keys do they meet?",
             "`length` queries, and one block of `length` keys per step up to and with this one: `(step + 1) * length`.",
-            "`heads * length * (step + 1) * length * width`",
+            "`length * (step + 1) * length` scores for each head. What does one score take, and how many "
+            "heads are there?",
         ),
         check=Check(
             reference=score_bytes,
@@ -145,7 +146,7 @@ EXERCISES = (
             "Which of the four does an unrolled step make anew, and which lie there already?",
             "Only layer and logits come with each step. States and teacher come once, however often the draft is "
             "unrolled.",
-            "`length * (taps + teacher + steps * (layer + logits))`",
+            "One token takes `taps + teacher` once, and `layer + logits` as often as there are steps.",
         ),
         check=Check(
             reference=step_bytes,
@@ -214,7 +215,7 @@ EXERCISES = (
         hints=(
             "Four float32 values per parameter. How many bytes are that?",
             "16. The two are equal at `16 * parameters / per_token` tokens; you want the first whole number above.",
-            "`16 * parameters // per_token + 1`",
+            "`//` rounds down. At the whole number that it gives, activations are not above yet.",
         ),
         check=Check(
             reference=crossover,
@@ -265,7 +266,8 @@ EXERCISES = (
         hints=(
             "The order is the price list. What do you look for in it?",
             "The first entry that fits beside the reserve: `bytes <= (1 - reserve) * memory`.",
-            "`next((name for name, size in tried if size <= (1 - reserve) * memory), 'none')`",
+            "`next((... for name, size in tried if ...), 'none')` takes the first that meets a condition, and "
+            "'none' where there is none.",
         ),
         check=Check(
             reference=first_that_fits,
@@ -337,7 +339,7 @@ EXERCISES = (
         hints=(
             "What is divided among the ranks, and what lies on each of them in full?",
             "The row is divided, the weights are not. One rank holds `(memory - fixed) // per_token` tokens.",
-            "`max(0, (memory - fixed) // per_token) * ranks`",
+            "Two things are left: the ranks, and a GPU whose `fixed` is already more than its `memory`.",
         ),
         check=Check(
             reference=longest_row,

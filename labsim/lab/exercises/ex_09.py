@@ -186,7 +186,8 @@ EXERCISES = (
         hints=(
             "Bring both to one base first. What is log2(x) in terms of ln(x)?",
             "`ln(x) = log2(x) * ln(2)`. Then the share is `exp(lse_b)` over the sum of both.",
-            "`lse_b = lse2_b * log(2)`, and `1 / (1 + exp(lse_a - lse_b))`",
+            "`lse_b = lse2_b * log(2)`. Then divide the share's formula by `exp(lse_b)` above and below, so "
+            "that only a difference is left in the exponent.",
         ),
         check=Check(
             reference=share_of_second,

@@ -96,8 +96,8 @@ EXERCISES = (
         hints=(
             "Counters run since the engine started. What happened in between is a difference.",
             "alpha: accepted over drafted tokens. Acceptance length: accepted over drafts, and the target's own token.",
-            "`d = {name: after[name] - before[name] for name in after}`, then "
-            "`d['accepted_tokens'] / d['draft_tokens'], 1 + d['accepted_tokens'] / d['drafts']`",
+            "`d = {name: after[name] - before[name] for name in after}` holds the differences; alpha and "
+            "length are two fractions of them.",
         ),
         check=Check(
             reference=alpha_between,
@@ -203,7 +203,7 @@ EXERCISES = (
         hints=(
             "With speculation a chunk is a step.",
             "A step takes one ITL and emits that many tokens; TPOT is the time per token.",
-            "`mean_itl_ms / mean_tpot_ms`",
+            "Tokens of a step = time of a step over time of a token.",
         ),
         check=Check(
             reference=acceptance_length,

@@ -55,8 +55,8 @@ MESH_EXERCISES = (
             "Two conditions on the Ulysses degree: it divides the world, and it divides something else.",
             "8 key heads on 12 ranks: 24 is the first number that both divide, so 3 copies. In general "
             "`lcm(kv_heads, ulysses) / kv_heads`.",
-            "`[(world // u, u, u // gcd(kv_heads, u)) for u in range(1, world + 1) if world % u == 0 and heads % u == "
-            "0]`",
+            "A list over `u in range(1, world + 1)` with two conditions on u. `lcm(kv_heads, u) / kv_heads` "
+            "is also `u // gcd(kv_heads, u)`.",
         ),
         check=Check(
             reference=meshes,
@@ -181,8 +181,8 @@ MESH_EXERCISES = (
         hints=(
             "Which r and u does this rank have? `divmod` gives both.",
             "Its ring group shares its u, its Ulysses group shares its r.",
-            "`r, u = divmod(rank, ulysses)`; `[v * ulysses + u for v in range(ring)]` and `[r * ulysses + v for v in "
-            "range(ulysses)]`",
+            "`r, u = divmod(rank, ulysses)`, and back: rank = `r * ulysses + u`. In each group one of the two "
+            "runs and the other stays.",
         ),
         check=Check(
             reference=peers,
@@ -227,8 +227,9 @@ MESH_EXERCISES = (
             "another shape. So a tensor has the same size in both places.",
             "An all-to-all keeps 1 part of `ulysses`. Four tensors: two with `heads`, two with the repeated key heads "
             "`lcm(kv_heads, ulysses)`. The ring's keys are the repeated ones, too.",
-            "`mine = tokens // (ring * ulysses)`, `sent = lcm(kv_heads, ulysses)`: `(ring - 1) * 2 * sent * mine * "
-            "head_dim * element`, and `(2 * heads + 2 * sent) * mine * head_dim * element * (ulysses - 1) // ulysses`",
+            "With `mine = tokens // (ring * ulysses)` and `sent = lcm(kv_heads, ulysses)`: a hop carries keys "
+            "and values, `2 * sent * mine * head_dim * element` bytes. How many hops are there? The "
+            "all-to-all: `(ulysses - 1) / ulysses` of four tensors.",
         ),
         check=Check(
             reference=sent_forward,
@@ -286,7 +287,7 @@ MESH_EXERCISES = (
             "Write both times as formulas of T. One grows with T, the other with T squared.",
             "Transfer: `2 * T * kv_heads * head_dim * element / bandwidth`. Computing: `T * T / 2` pairs, `4 * "
             "head_dim * heads` operations each, over `flops`.",
-            "Equal at `T = kv_heads / heads * element * flops / bandwidth`: `head_dim` cancels.",
+            "Set them equal, cancel one T and `head_dim`, and solve for the other T.",
         ),
         check=Check(
             reference=tokens_to_hide,

@@ -44,7 +44,7 @@ def _alpha_frame(k: int, overhead: float) -> Frame:
         [Series("accepted/drafted", ALPHAS, drafted), Series("per token", ALPHAS, per_token)],
         text=text,
         alt=f"Two rising curves of speedup over alpha. {text}",
-        mark=(breakeven, "break-even") if breakeven <= 1 else None,
+        mark=(breakeven, "break-even, accepted/drafted") if breakeven <= 1 else None,
     )
 
 

@@ -49,9 +49,13 @@ def _breakeven_frame(policy: float, model: str, gpu: str, k: int, context: int) 
     last = max(alphas, default=None)
     reach = f"reaches {policy:g} at concurrency {above[0]}" if above else f"stays below {policy:g}"
     ends = f"{alphas[1]:.2f} at concurrency 1, {alphas[last]:.2f} at {last}; it {reach}" if last else "no request fits"
+    if last == CONCURRENCIES[-1]:
+        end = f"so all points, to {last}, are drawn"
+    else:
+        end = f"so the curve ends at {last}" if last else "so there is no curve"
     text = (
         f"{model} on {gpu}, EAGLE-3, K = {k}, context {context}: {ends}. The cache of {fits} such requests fits beside "
-        "the weights; the curve ends at the last point below that."
+        f"the weights, {end}."
     )
     drawn = [alphas.get(c) for c in CONCURRENCIES]
     return Frame([Series("break-even", CONCURRENCIES, drawn)], text=text, alt=f"One curve. {text}")

@@ -13,8 +13,8 @@ The rest is decided here, the same for every notebook:
 - explorers draw themselves (`labsim.lab.export`);
 - directories of the machine that made the deck are not told;
 - links between notebooks lead from deck to deck; links to other files of the repository become plain words;
-- what a teacher needs at an exercise, minutes, hints and the sentence to end on, goes into the speaker notes. Decks
-  for students have none of that.
+- what a teacher needs at an exercise and at an explorer goes into the speaker notes (`notes`). Decks for students have
+  none of that.
 
 The page refers to `assets/` beside it and to nothing else: see `labsim.lab.assets`.
 """
@@ -34,9 +34,9 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat.v4 import new_markdown_cell
 
 from .. import assets
-from ..exercise import find_exercise
 from ..export import STATE, VIEW, StandaloneWidgets
 from ..site.page import without_paths
+from .notes import exercise_note, widget_note
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = Path(__file__).parent / "templates"
@@ -83,6 +83,7 @@ def make_deck(executed: Path, out: Path, *, decks: Collection[str], student: boo
 
 def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student: bool) -> None:
     """Turn the cells of an executed notebook into those of its deck, in place."""
+    saved = notebook.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     cells = []
     heading = ""
     for cell in notebook.cells:
@@ -107,7 +108,9 @@ def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student:
         if "exercise" in tags and not student:
             if not _begins_a_page(cell):
                 cell.metadata.setdefault("slideshow", {})["slide_type"] = "fragment"
-            cells.append(_teachers_note(cell.metadata["labsim"]["exercise"]))
+            cells.append(_notes(exercise_note(cell.metadata["labsim"]["exercise"])))
+        views = [output.data[VIEW]["model_id"] for output in cell.outputs if _is_view(output)]
+        cells += [_notes(text) for one in views if not student and (text := widget_note(saved[one]["state"]))]
     notebook.cells = cells
 
 
@@ -180,9 +183,5 @@ def _shortened(text: str) -> str:
     return "\n".join([*lines[: _LONGEST_TEXT - 1], f"... and {left} more lines, in the notebook"])
 
 
-def _teachers_note(exercise_id: str) -> nbformat.NotebookNode:
-    found = find_exercise(exercise_id)
-    lines = [f"**Exercise {found.id}, {found.title}**: {found.minutes} minutes, {found.difficulty}."]
-    lines += [f"{number}. {hint}" for number, hint in enumerate(found.hints, start=1)]
-    lines += [f"To end on: {found.takeaway}"] if found.takeaway else []
-    return new_markdown_cell("\n\n".join(lines), metadata={"slideshow": {"slide_type": "notes"}})
+def _notes(text: str) -> nbformat.NotebookNode:
+    return new_markdown_cell(text, metadata={"slideshow": {"slide_type": "notes"}})
