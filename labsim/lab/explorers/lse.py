@@ -111,7 +111,7 @@ def three_ranks() -> Explorer:
                 who = f"ranks 0 to {met}" if together and met else f"rank {rank}"
                 said.append(f"{who}: out {float(out):+.4f}, LSE {float(lse):.4f}")
         whole = f"One softmax over the row: out {float(s.softmax(0) @ v):+.4f}, LSE {float(s.logsumexp(0)):.4f}."
-        text = f"{step}. {'; '.join(said)}. {whole}"
+        text = f"{step[0].upper()}{step[1:]}. {'; '.join(said)}. {whole}"
         return Frame(
             [
                 Series(f"rank {rank}", [key + 1 for key in keys], row, kind="points")
