@@ -37,12 +37,13 @@ def write_log(path: Path, megabytes: int) -> int:
         for _ in range(9_999)
     ]
     steps = out.draw_steps(1, (0.7, 0.45, 0.3), 300)
-    lines.append("(APIServer pid=1) " + out.vllm_v1_line(steps, 3))
     block = ("\n".join(lines) + "\n").encode()
     times = max(1, megabytes * 1_000_000 // len(block))
     with path.open("wb") as file:
-        for _ in range(times):
+        for i in range(times):
             file.write(block)
+            # At another time each: the same print twice counts once.
+            file.write(f"(APIServer pid=1) {out.vllm_v1_line(steps, 3, at=10.0 * i)}\n".encode())
     return times * len(steps)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..telemetry import AcceptanceRecord, TelemetryError, Window, read
+from ..telemetry import AcceptanceRecord, MixedInput, TelemetryError, Window, read
 from .options import print_json
 
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
@@ -34,7 +34,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
 
     FILE is a log, a metrics page, a benchmark result or per-request JSON of vLLM, SGLang, llama.cpp or TensorRT-LLM;
     gzip is fine, and - is standard input. Two scrapes of a metrics page give their difference. Exit status 3 when the
-    input holds no telemetry.
+    input holds no telemetry, 2 when files of two services are given as one.
 
     \b
     labsim alpha server.log
@@ -44,6 +44,8 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     try:
         with _progress_bar(files) as progress:
             record = read(files, progress)
+    except MixedInput as error:
+        raise click.UsageError(str(error)) from error
     except TelemetryError as error:
         raise NotTelemetry(str(error)) from error
     if as_json:
@@ -70,10 +72,15 @@ def _screen(record: AcceptanceRecord) -> Iterator[str]:
     interval = (
         f"   95 % {record.alpha_interval[0]:.4f} to {record.alpha_interval[1]:.4f}" if record.alpha_interval else ""
     )
-    yield row("alpha", f"{record.alpha:.4f}{interval}" if record.alpha is not None else "", "alpha")
+    yield row("alpha", f"{record.alpha:.4f} accepted/drafted{interval}" if record.alpha is not None else "", "alpha")
     yield row("K", str(record.k or ""), "k")
     length = "" if record.acceptance_length is None else f"{record.acceptance_length:.4f}"
     yield row("acceptance length", length, "acceptance_length")
+    if record.unpooled is not None:
+        for part in record.unpooled.parts:
+            alone = part.record
+            bounds = "   95 % {:.4f} to {:.4f}".format(*alone.alpha_interval) if alone.alpha_interval else ""
+            yield f"{'  of them':<19}{alone.alpha:.4f}{bounds}   {part.what}"
     per_token = "" if record.alpha_per_token is None else f"{record.alpha_per_token:.4f}"
     yield row("alpha per token", per_token, "alpha_per_token")
     yield row("survival", " ".join(f"{value:.3f}" for value in record.survival or ()), "survival")
@@ -102,6 +109,8 @@ def meaning(record: AcceptanceRecord) -> str:
         what = f"{length}; " if length else ""
         return f"{what}accepted/drafted is unknown: {record.unknown.get('alpha', 'not printed')}"
     draft = f"at K={record.k}" if record.k is not None else "at a draft length that is not printed"
+    if (why := record.unknown.get("k", "")).startswith("several draft lengths:"):
+        draft = f"over {why}, which no single alpha describes"
     return f"{record.alpha:.2f} accepted/drafted {draft}" + (f": {length}" if length else "")
 
 

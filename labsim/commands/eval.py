@@ -6,6 +6,10 @@ import click
 
 from .options import NumberList, given, print_json, progress_bar, wrong_values_exit_2
 
+LEGEND = """by depth: survival is P(at least so many accepted), conditional the share of those before that pass too;
+hidden_norm is the size (root mean square) of the state handed on; shares of attention, 0 to 1, which overlap:
+sink_mass on the sink token, recent_mass on the nearest tokens, self_mass on the draft's own branch; entropy in nats"""
+
 
 @click.command("eval")
 @click.option("--target", "target_name", required=True, help="nano, smollm2, a directory or a Hugging Face id.")
@@ -116,13 +120,6 @@ def command(
                 click.echo(f"  {name:<13}" + "".join(f"{value:8.2f}" for value in values))
     if any(row.hidden_norm for row in rows):
         click.echo(LEGEND)
-
-
-# The draft's own figures, see labsim.train.probes.
-LEGEND = (
-    "hidden_norm: size of the state that a depth hands on; sink, recent and self_mass: shares of its attention on "
-    "one early token, on the last few and on its own branch, which overlap; entropy of that attention, in nats"
-)
 
 
 def system_message(name: str | None) -> str | None:

@@ -13,7 +13,7 @@ from ..rollout import Plan, PlanInput
 from ..rollout import plan as make_plan
 from ..rollout.inputs import ENGINES, METHODS, RULES, SHARES
 from ..rollout.reading import benchmark
-from ..telemetry import AcceptanceRecord, TelemetryError, read
+from ..telemetry import AcceptanceRecord, MixedInput, TelemetryError, read
 from .options import GivenPath, NumberList, print_json, wrong_values_exit_2
 
 TAKES_FILES = ("--alpha-from", "--baseline-bench", "--candidate-bench")
@@ -98,7 +98,9 @@ class StepTimes(click.ParamType):
 @click.option("--method", default="eagle3", show_default=True, help=", ".join(METHODS))
 @click.option("--k", type=int, required=True, help="Drafted tokens per step (num_speculative_tokens).")
 @click.option("--engine", default="vllm", show_default=True, help=", ".join(ENGINES))
-@click.option("--concurrency", type=NumberList(int), required=True, help="Operating points, such as 1,32,128.")
+@click.option(
+    "--concurrency", type=NumberList(int), required=True, help="Operating points: 1,32,128. Each needs its benchmarks."
+)
 @click.option("--gpu", help="a100, h100, h200, b200, ... Without it break-even is unknown.")
 @click.option("--tensor-parallel", type=int, help="GPUs per replica. Default: as few as hold the weights.")
 @click.option("--dtype", help="Weights: bf16, fp8, ... Default: as published for the model.")
@@ -140,8 +142,10 @@ def command(
       --concurrency 1,32,128 --k 3 --alpha-from engine.log --baseline-bench base.json --candidate-bench spec.json \\
       --out plan.md
 
-    Without measurements it plans the measuring. The exit status is 0 whatever the verdict; 2 for wrong values and
-    benchmarks that must not be compared; 3 for files that hold no telemetry.
+    Without measurements it plans the measuring. "go" is for all operating points together; where they differ, the
+    verdict line says which is which, and --json has `verdict_at`. Of telemetry in which alpha shifts, what comes after
+    the last shift counts; of engines that differ, the worst one. The exit status is 0 whatever the verdict; 2 for
+    wrong values, files of two services and benchmarks that must not be compared; 3 for files that hold no telemetry.
     """
     with wrong_values_exit_2():
         choices |= {"acceptance_k": alpha_k, "step_times": dict(step_times)}
@@ -172,6 +176,8 @@ def command(
 def _record(files: Sequence[str]) -> AcceptanceRecord:
     try:
         return read(list(files))
+    except MixedInput:
+        raise
     except TelemetryError as error:
         raise Unreadable(str(error)) from error
 
@@ -185,12 +191,7 @@ def _benchmark(file: str) -> AcceptanceRecord:
 
 def summary(made: Plan) -> str:
     """One line: the verdict and what decided it."""
-    open_gates = [gate.name for gate in made.gates if gate.passed is None]
-    failed = [gate.name for gate in made.gates if gate.passed is False]
-    why = (
-        f" ({'; '.join(failed)} failed)" if failed else f" (no data for {', '.join(open_gates)})" if open_gates else ""
-    )
-    return f"{made.verdict}{why}"
+    return " ".join(f"{made.verdict} ({made.decided_by})".split()) if made.decided_by else made.verdict
 
 
 def check_out(out: str, force: bool) -> None:

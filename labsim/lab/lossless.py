@@ -23,6 +23,7 @@ from ..decode import accept
 from ..decode.compare import first_difference as first_difference
 from ..drafts.protocol import Draft
 from ..drafts.shape import Shape
+from ..models.cache import KVCache
 from ..models.llama import LanguageModel
 from ..models.load import Target
 from ..models.sampling import Sampling, distribution
@@ -32,7 +33,7 @@ Tokens = tuple[int, ...]
 SMALLEST_EXPECTED = 5.0  # cells that expect fewer are pooled, as the chi-square approximation asks
 # By name, since the package may offer the function `generate` in the module's place.
 _LOOP = importlib.import_module("labsim.decode.generate")
-PLANTED = ("redraw from p", "accept only where p >= q", "bonus from the row before")
+PLANTED = ("redraw from p", "accept only where p >= q", "bonus from the row before", "rejected tokens stay cached")
 
 
 def continuation_probabilities(
@@ -98,7 +99,10 @@ def chi_square(counts: Mapping[Tokens, int], probabilities: Mapping[Tokens, floa
 
 @contextlib.contextmanager
 def planted(mistake: str) -> Iterator[None]:
-    """Decode with a known mistake inside the block. ValueError with the nearest match for a mistake not in PLANTED."""
+    """Decode with a known mistake inside the block. ValueError with the nearest match for a mistake not in PLANTED.
+
+    "rejected tokens stay cached" happens at the first verify step of the block only: room for more is not reserved.
+    """
     right_judge, right_sampled = accept.judge, accept.accept_sampled
     if mistake not in PLANTED:
         raise unknown_name("mistake", mistake, PLANTED)
@@ -118,14 +122,31 @@ def planted(mistake: str) -> Iterator[None]:
         before = p_NV[1 + draft.parents[right.path[-1]]]
         return accept.Accepted(right.path, int(torch.multinomial(before, 1, generator=generator)), right.kind)
 
+    right_verify, right_keep = _LOOP.verify, KVCache.keep
+    uncut: set[int] = set()
+
+    def noting(model: LanguageModel, cache: KVCache, *rest: object):
+        uncut.add(id(cache))  # the target's: a draft that is wrong about the text would not change the answer
+        return right_verify(model, cache, *rest)
+
+    def keep_all_once(cache: KVCache, paths: Sequence[Sequence[int]]) -> None:
+        if id(cache) in uncut and not done:
+            done.append(True)
+            paths = [range(cache.pending)] * cache.batch_size
+        right_keep(cache, paths)
+
+    done: list[bool] = []
     try:
         if mistake == "bonus from the row before":
             _LOOP.accept_sampled = row_before
+        elif mistake == "rejected tokens stay cached":
+            _LOOP.verify, KVCache.keep = noting, keep_all_once
         else:
             accept.judge = redraw_from_p if mistake == "redraw from p" else threshold
         yield
     finally:
         accept.judge, _LOOP.accept_sampled = right_judge, right_sampled
+        _LOOP.verify, KVCache.keep = right_verify, right_keep
 
 
 @contextlib.contextmanager

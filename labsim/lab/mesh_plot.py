@@ -31,7 +31,7 @@ def draw_talks(ring: int, ulysses: int, per_node: int) -> Figure:
     """Both orders of ranks side by side; thick lines are the borders of nodes."""
     world = ring * ulysses
     with rc_context(_RC):
-        fig = Figure(figsize=(10.8, 5.6), layout="constrained")
+        fig = Figure(figsize=(10.8, 6.0), layout="constrained")
         for column, inside in enumerate((True, False), start=1):
             ax = fig.add_subplot(1, 2, column)
             ax.grid(False)

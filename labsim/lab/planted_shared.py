@@ -64,14 +64,14 @@ FAULTS = {
 SUMS = {
     "divided": Planted(
         loop.add_gradients,
-        "part.view_as(parameter).clone()",
+        "part.view_as(parameter)",
         "part.view_as(parameter) / mesh.size",
         "the sum of the ranks' gradients is divided by the number of ranks",
     ),
     "not reduced": Planted(
         loop.add_gradients,
-        "parameter.grad = part.view_as(parameter).clone()",
-        "pass",
+        'summed = mesh.world.all_reduce(flat, "gradients").split(',
+        'own = flat.clone(); mesh.world.all_reduce(flat, "gradients"); summed = own.split(',
         "every rank goes on with its own gradient",
     ),
     "mean of means": Planted(

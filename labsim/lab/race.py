@@ -2,9 +2,11 @@
 
     speedup = AL / R,    R = time of a speculative step / time of a plain step
 
-The race gives the speedup by the clock. The prediction is put together from parts that were timed on their own: the
-verify cost curve (`labsim.decode.verify_cost`), the draft's time per step and the acceptance of the tokens. If the two
-agree, the formula has the whole story; if not, time goes somewhere that it does not know.
+The race gives the speedup by the clock. What goes into the prediction: from the race itself the acceptance of the
+tokens and the times of drafting and judging per step; timed apart from it the verify cost curve
+(`labsim.decode.verify_cost`), which stands for the target in a plain and in a speculative step. So what is tested is
+that a forward in the loop costs what it costs alone, and that a step is draft + verify + judge and nothing else. If the
+two agree, the formula has the whole story; if not, time goes somewhere that it does not know.
 
 All arms run in turn within a round, and so do the curve's widths: a slow moment of the machine hits both sides. Figures
 are medians over the rounds of ratios *within* a round.

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from .plots import _RC
 from .shared_row import WRONG_FROM
@@ -16,7 +17,8 @@ SMALLEST, LARGEST = 1e-4, 1.0  # nats; the colours' ends, the same in all panels
 
 
 def draw_symptoms(maps: Mapping[str, Sequence[Sequence[float]]], chunk: int) -> Figure:
-    """One panel per name: positions across, steps down, colour by the difference in nats; right ones are white.
+    """One panel per name: positions across, steps down, colour by the difference in nats; right ones are white, and
+    grey is where a step has no guess.
 
     Lines mark where chunks meet. A step has fewer guesses than the one before it.
     """
@@ -31,6 +33,9 @@ def draw_symptoms(maps: Mapping[str, Sequence[Sequence[float]]], chunk: int) -> 
             drawn = ax.imshow(
                 grid, cmap="cividis_r", norm=LogNorm(SMALLEST, LARGEST), aspect="auto", interpolation="none"
             )
+            for step, row in enumerate(rows):
+                none = Rectangle((len(row) - 0.5, step - 0.5), width - len(row), 1, facecolor="#cccccc", linewidth=0)
+                ax.add_patch(none)
             for border in range(chunk, width, chunk):
                 ax.axvline(border - 0.5, color="#444444", linewidth=0.8)
             ax.set_yticks(range(len(rows)))

@@ -34,6 +34,8 @@ SGLANG_ALGORITHM = {
 NGRAM_LOOKUP_MAX = 4  # vLLM documentation, features/speculative_decoding/n_gram
 # Ten requests above the 99th percentile, so that one odd request does not decide it; and ten rounds of the batch.
 REQUESTS_FOR_P99 = 1000
+# A warm-up and three runs whose spread is the noise.
+RUNS = 4
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Command:
             if word.startswith("--"):
                 lines.append(current)
                 current = []
-            current.append(shlex.quote(word))
+            current.append(word if isinstance(word, Variable) else shlex.quote(word))
         lines.append(current)
         return " \\\n  ".join(" ".join(line) for line in lines)
 
@@ -152,25 +154,69 @@ def requests_for(concurrency: int) -> int:
     return max(REQUESTS_FOR_P99, 10 * concurrency)
 
 
+class Variable(str):
+    """A word of a command line that the shell of a script is to expand: it is not quoted."""
+
+
 def bench(inputs: PlanInput, arm: str, concurrency: int) -> tuple[Command, ...]:
     """The client runs of one arm at one concurrency.
 
     vLLM's client also drives an SGLang server: it alone prints the gap between chunks, SGLang's divides it. It applies
     the chat template itself, so the completions endpoint is right; output length -1 takes each line's `output_tokens`.
     """
-    url, requests = f"http://127.0.0.1:{PORT[inputs.engine]}", str(requests_for(concurrency))
-    load = ["--num-prompts", requests, "--max-concurrency", str(concurrency)]
+    return _bench(inputs, str(requests_for(concurrency)), str(concurrency), f"{arm}-c{concurrency}")
+
+
+def _bench(inputs: PlanInput, requests: str, concurrency: str, name: str) -> tuple[Command, ...]:
+    """The same with any words for the numbers; `name` is that of the result file, without its ending."""
+    same = type(name)
+    url = f"http://127.0.0.1:{PORT[inputs.engine]}"
+    load = ["--num-prompts", requests, "--max-concurrency", concurrency]
     vllm = ["vllm", "bench", "serve", "--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions"]
     vllm += ["--model", inputs.target, "--dataset-name", "custom", "--dataset-path", PROMPTS]
     vllm += ["--custom-output-len", "-1", *load]
     vllm += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,95,99"]
-    vllm += ["--save-result", "--result-dir", RESULTS, "--result-filename", f"{arm}-c{concurrency}.json"]
+    vllm += ["--save-result", "--result-dir", RESULTS, "--result-filename", same(f"{name}.json")]
     if inputs.engine == "vllm":
         return (Command(tuple(vllm)),)
     sglang = ["python", "-m", "sglang.bench_serving", "--backend", "sglang-oai-chat", "--base-url", url]
     sglang += ["--model", inputs.target, "--dataset-name", "custom", "--dataset-path", CONVERSATIONS, *load]
-    sglang += ["--disable-ignore-eos", "--output-file", f"{RESULTS}/{arm}-c{concurrency}.sglang.jsonl"]
+    sglang += ["--disable-ignore-eos", "--output-file", same(f"{RESULTS}/{name}.sglang.jsonl")]
     return (Command(tuple(sglang)), Command(tuple(vllm)))
+
+
+def script(inputs: PlanInput, arm: str, server: Command) -> str:
+    """A bash script that measures one arm by itself: server up, every point `RUNS` times, server down.
+
+    Every run has files of its own; where one benchmark fails the script stops, and the server with it.
+    """
+    name = Variable(f"{arm}-c$c-r$run")
+    answers = f"curl --silent --fail --output /dev/null http://127.0.0.1:{PORT[inputs.engine]}/health"
+    clients = _bench(inputs, Variable('"$requests"'), Variable('"$c"'), name)
+    least, points = REQUESTS_FOR_P99, " ".join(map(str, inputs.concurrency))
+    runs = " ".join(str(run) for run in range(RUNS))
+    return "\n".join(
+        [
+            "#!/usr/bin/env bash",
+            "set -euo pipefail",
+            f"mkdir -p {RESULTS}",
+            f"""if {answers}; then echo "stop the server on port {PORT[inputs.engine]} first" >&2; exit 1; fi""",
+            f"{server.wrapped()} > {RESULTS}/{arm}-server.log 2>&1 &",
+            "server=$!",
+            """trap 'kill "$server" 2>/dev/null || true; wait "$server" || true' EXIT""",
+            f"until {answers}; do",
+            """  kill -0 "$server" || { echo "the server ended: see its log" >&2; exit 1; }""",
+            "  sleep 5",
+            "done",
+            f"for run in {runs}; do",
+            f"  for c in {points}; do",
+            f"    requests=$(( 10 * c > {least} ? 10 * c : {least} ))",
+            *("    " + command.wrapped().replace("\n", "\n    ") for command in clients),
+            "  done",
+            "done",
+            "",
+        ]
+    )
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,20 @@
 """What is known of alpha: accepted/drafted at the plan's K, with a lower bound, and where it comes from.
 
-Three things stand between a number in a log and the number that a gate may use.
+Four things stand between a number in a log and the number that a gate may use.
 
 - **K.** The same head scores lower at a larger K, because deep tokens need every earlier one accepted. A measurement at
   another K is converted: along its survival vector where the log prints one, else along the constant conditional
   acceptance that has the same rate.
 - **Noise.** The gate uses the lower end of the confidence interval. Converting keeps the ratio of bound to estimate.
+- **Pooling.** A log in which alpha shifts, or in which engines differ, has no single alpha either. What comes after the
+  last shift counts, and of several engines the worst one; where neither can be judged there is no alpha.
 - **Traffic.** A mix of kinds of traffic has no single alpha before one says what the shares are of
   (`labsim.sim.mixture`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ..sim.acceptance import (
@@ -26,6 +28,7 @@ from ..sim.errors import out_of_range
 from ..sim.intervals import draft_acceptance_interval, draft_acceptance_interval_from_counts
 from ..sim.mixture import TrafficPart, mix
 from ..telemetry.record import AcceptanceRecord
+from ..telemetry.scatter import CLUSTERING, FEWEST_FOR_SCATTER
 from .inputs import PlanInput, source_of
 
 
@@ -35,7 +38,9 @@ class Evidence:
 
     `survival_measured` is False where the vector is that of a constant conditional acceptance. `missing` says why
     `alpha` or `alpha_lower` is None, `notes` what was converted or assumed. `measured_lower` is the bound that the
-    telemetry alone gives where a traffic mix replaces it.
+    telemetry alone gives where a traffic mix replaces it. `caution` says which part of the telemetry was used and why
+    not all of it, `measured_k` the shorter K beyond which the vector is extended (an upper estimate), `design_effect`
+    how many times as much as independent steps the telemetry scatters.
     """
 
     k: int
@@ -48,11 +53,13 @@ class Evidence:
     notes: tuple[str, ...] = ()
     missing: str | None = None
     measured_lower: float | None = None
+    caution: str | None = None
+    measured_k: int | None = None
+    design_effect: float = CLUSTERING
 
 
 def gather(inputs: PlanInput) -> Evidence:
-    """The evidence for `inputs`: the traffic mix if one is given, else the telemetry, else the candidate's "
-    "benchmark."""
+    """The evidence for `inputs`: the traffic mix if any, else the telemetry, else the candidate's benchmark."""
     record, note = inputs.acceptance, ()
     if record is None:
         with_alpha = [r for r in inputs.candidate if r.alpha is not None]
@@ -72,10 +79,12 @@ def from_record(record: AcceptanceRecord, k: int, known_k: int | None = None) ->
     telemetry that does not say; ValueError when it contradicts the record.
     """
     origin = source_of(record)
+    if record.unpooled is not None:
+        return _from_parts(record, k, known_k)
     if record.alpha is None:
         reason = record.unknown.get("alpha") or "it does not determine accepted/drafted"
         return Evidence(k, origin, missing=f"{origin}: {reason}")
-    k_from = record.k or (len(record.survival) if record.survival else None)
+    k_from = _k_of(record)
     if k_from is not None and known_k is not None and known_k != k_from:
         raise out_of_range("alpha_k", known_k, f"{k_from}, the K that {origin} states (or leave it out)")
     k_from = k_from or known_k
@@ -95,7 +104,57 @@ def from_record(record: AcceptanceRecord, k: int, known_k: int | None = None) ->
         notes.append(f"alpha was measured at K={k_from} and is converted to K={k} {how}.")
     if survival is None:
         survival = survival_from_constant(constant_conditional_acceptance(alpha, k), k)
-    return Evidence(k, origin, alpha, lower, survival, measured, record.drafts, tuple(notes), missing)
+    return Evidence(
+        k,
+        origin,
+        alpha,
+        lower,
+        survival,
+        measured,
+        record.drafts,
+        tuple(notes),
+        missing,
+        measured_k=k_from if k > k_from else None,
+        design_effect=_design_effect(record),
+    )
+
+
+def _from_parts(record: AcceptanceRecord, k: int, known_k: int | None) -> Evidence:
+    """The evidence of the worst part of a record that must not be pooled; none where it has no parts."""
+    origin, why = source_of(record), record.unpooled.reason
+    k_from = _k_of(record)
+    if k_from is not None and known_k is not None and known_k != k_from:
+        raise out_of_range("alpha_k", known_k, f"{k_from}, the K that {origin} states (or leave it out)")
+    if not record.unpooled.parts:
+        return Evidence(k, origin, missing=f"{origin}: {why}", caution=why)
+    parts = [(part.what, from_record(part.record, k, known_k)) for part in record.unpooled.parts]
+    for what, part in parts:
+        if part.alpha is None:
+            return replace(part, missing=f"{why}, and of {what}: {part.missing}")
+    what, worst = min(parts, key=lambda part: _bound(part[1]))
+    if unbounded := [part for part in parts if part[1].alpha_lower is None]:
+        what, worst = min(unbounded, key=lambda part: part[1].alpha)
+    return replace(worst, origin=f"{origin}, {what}", notes=(f"{why}.", *worst.notes), caution=why)
+
+
+def _bound(evidence: Evidence) -> float:
+    return evidence.alpha if evidence.alpha_lower is None else evidence.alpha_lower
+
+
+def _k_of(record: AcceptanceRecord) -> int | None:
+    return record.k or (len(record.survival) if record.survival else None)
+
+
+def _design_effect(record: AcceptanceRecord) -> float:
+    """How many times as much as independent steps the record's alpha scatters, from its interval where that rests on
+    enough windows to tell; else the usual clustering of steps."""
+    windows = [w for w in record.windows if w.drafts and w.accepted is not None]
+    if len(windows) < FEWEST_FOR_SCATTER or not (record.survival and record.drafts and record.alpha_interval):
+        return CLUSTERING
+    independent = record.alpha - draft_acceptance_interval(record.survival, record.drafts).low
+    if independent <= 0:
+        return CLUSTERING
+    return max(1.0, ((record.alpha - record.alpha_interval[0]) / independent) ** 2)
 
 
 def _lower_bound(record: AcceptanceRecord, k: int) -> float | None:
@@ -165,8 +224,22 @@ def _mixed(inputs: PlanInput, telemetry: Evidence | None) -> Evidence:
             )
     else:
         lower, missing = None, "the rates per kind of traffic were given by hand: they carry no counts and no interval"
-    known = all(kind.survival_measured for kind in kinds.values())
-    return Evidence(inputs.k, origin, alpha, lower, estimate.survival, known, None, tuple(notes), missing, measured)
+    used = [*kinds.values(), *([telemetry] if measured is not None else [])]
+    return Evidence(
+        inputs.k,
+        origin,
+        alpha,
+        lower,
+        estimate.survival,
+        all(kind.survival_measured for kind in kinds.values()),
+        None,
+        tuple(notes),
+        missing,
+        measured,
+        caution="; ".join(dict.fromkeys(one.caution for one in used if one.caution)) or None,
+        measured_k=min((one.measured_k for one in used if one.measured_k), default=None),
+        design_effect=max(one.design_effect for one in used),
+    )
 
 
 def _mix(inputs: PlanInput, survivals: dict):
@@ -186,4 +259,4 @@ def _kind(name: str, inputs: PlanInput) -> Evidence:
 
 
 def _with_notes(evidence: Evidence, notes: tuple[str, ...]) -> Evidence:
-    return Evidence(**{**vars(evidence), "notes": notes + evidence.notes})
+    return replace(evidence, notes=notes + evidence.notes)

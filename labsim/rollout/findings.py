@@ -52,6 +52,7 @@ def policy_against_breakeven(
         return None, ()
     clears = [p for p in known if lower >= max(0.0, p.alpha) + inputs.margin]
     at = ", ".join(str(p.concurrency) for p in clears)
+    way_out = "" if inputs.rule == "breakeven" else " `--rule breakeven` lets break-even govern."
     governed = f" The rule in force is `{inputs.rule}` [{inputs.origin('rule')}]."
     if lower < inputs.policy and clears:
         gains = "; ".join(
@@ -60,8 +61,8 @@ def policy_against_breakeven(
         lines = [
             f"The policy alone (alpha at least {inputs.policy:g} [{inputs.origin('policy')}]) rejects this draft, "
             f"whose lower bound is {lower:.3f} [{evidence.origin}], although break-even plus margin says that it wins "
-            f"at concurrency {at}: predicted speedup {gains} [formula: (1 + K alpha)/R].{governed} `--rule breakeven` "
-            "lets break-even govern."
+            f"at concurrency {at}: predicted speedup even at that bound {gains} [formula: (1 + K alpha)/R].{governed}"
+            f"{way_out}"
         ]
         lines.append("Published heads that win with a lower alpha than 0.55 [published]: ")
         lines += [f"- {entry}" for entry in WINNERS_BELOW_POLICY]
@@ -101,16 +102,23 @@ def remarks(
         f"At concurrency {p.concurrency} no draft can win: break-even is {p.alpha:.2f}, above 1 [{p.origin}]."
         for p in lost
     ]
-    covered = {pair.concurrency for pair in pairs}
-    missing = [str(c) for c in inputs.concurrency if c not in covered]
-    if pairs and missing and covered != {None}:
-        have = ", ".join(str(c) for c in sorted(c for c in covered if c is not None))
-        said.append(
-            f"The benchmarks cover concurrency {have} only [{pairs[0].both}]; the verdict on latency says nothing of "
-            f"{', '.join(missing)} [your input]: repeat them there."
-        )
     said += _cross_checks(evidence, points, pairs, inputs)
     return tuple(dict.fromkeys(said))
+
+
+def _use_the_measurement(pair: BenchPair, model: BreakEvenPoint | None, inputs: PlanInput) -> str:
+    """How to put a measured step ratio in the cost model's place, and whether the margin covers their difference."""
+    if model is None or pair.concurrency in inputs.step_times or not model.origin.startswith("cost model"):
+        return ""
+    off = pair.step_ratio / model.step_ratio - 1
+    covered = inputs.margin * inputs.k / model.step_ratio
+    times = f"{pair.concurrency}={pair.baseline.itl_mean_ms:.2f},{pair.candidate.itl_mean_ms:.2f}"
+    enough = "less than the margin covers" if off <= covered else "more than the margin covers"
+    return (
+        f" `--step-times {times}` puts the measurement in: the model's R {model.step_ratio:.2f} is "
+        f"{abs(off):.0%} {'below' if off > 0 else 'above'} it, {enough} ({covered:.0%}) "
+        f"[{model.origin}; formula: margin x K / R]."
+    )
 
 
 def _cross_checks(
@@ -131,9 +139,12 @@ def _cross_checks(
             said.append(
                 f"Measured step ratio R = {pair.step_ratio:.2f} (ratio of the mean ITL, each a step), so break-even "
                 f"at concurrency {pair.concurrency or 'unstated'} is {measured:.3f} [{pair.both}]{beside}."
+                + _use_the_measurement(pair, model, inputs)
             )
     for record in inputs.candidate:
         if inputs.acceptance is None or record.alpha_interval is None or inputs.acceptance.alpha_interval is None:
+            continue
+        if record.unpooled is not None or inputs.acceptance.unpooled is not None:
             continue
         (low, high), (low2, high2) = record.alpha_interval, inputs.acceptance.alpha_interval
         if record.k == inputs.acceptance.k and (high < low2 or high2 < low):

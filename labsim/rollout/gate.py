@@ -6,6 +6,7 @@
 | tpot_p99 | the candidate's P99 TPOT (per request) is no worse than the baseline's, up to a stated tolerance |
 | stall | the candidate's P99 chunk gap stays below an absolute limit |
 | ttft_p99 | the candidate's P99 TTFT is no worse than the baseline's, up to a stated tolerance |
+| latency at concurrency N | an operating point was asked for that no pair of benchmarks covers: it never holds |
 
 The limit for alpha is a policy (0.55 unless set), break-even at the hardest operating point plus a margin, or the
 higher of both. A policy alone is a poor judge: it rejects heads that win (EAGLE on Llama-3.1-8B has 0.46 at K = 3 and
@@ -13,6 +14,8 @@ higher of both. A policy alone is a poor judge: it rejects heads that win (EAGLE
 
 The stall limit is absolute. With speculation a chunk carries several tokens, so P99 ITL with over P99 ITL without is
 expected to rise even when every user is served faster.
+
+The verdict is for all operating points together. `verdict_at` gives it for each one, against its own break-even.
 
 A gate without data neither passes nor fails: `passed` is None with the reason, and the verdict is then "measure-first"
 unless another gate fails.
@@ -43,6 +46,7 @@ class Gate:
     unit: str = ""
     limit_source: str = ""
     reason: str | None = None
+    concurrency: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,14 +61,45 @@ def verdict(gates: Sequence[Gate]) -> str:
     return "go"
 
 
+def verdict_at(
+    gates: Sequence[Gate], evidence: Evidence, points: Sequence[BreakEvenPoint], inputs: PlanInput
+) -> dict[int, str]:
+    """The verdict at each operating point alone: alpha against that point's own limit, and the latencies there.
+
+    Benchmarks that do not state their concurrency count at every point.
+    """
+    found = {}
+    for point in points:
+        limit = alpha_limit((point,), inputs.rule, inputs.policy, inputs.margin)
+        here = [gate for gate in gates[1:] if gate.concurrency == point.concurrency]
+        unnamed = [gate for gate in gates[1:] if gate.concurrency is None]
+        found[point.concurrency] = verdict([alpha_gate(evidence, limit), *here, *unnamed])
+    return found
+
+
+def only_the_policy(gates: Sequence[Gate], evidence: Evidence, limit: AlphaLimit, inputs: PlanInput) -> bool:
+    """Whether alpha fails by the policy alone: break-even plus margin, known at every point, lets it pass."""
+    return (
+        gates[0].passed is False
+        and inputs.rule != "breakeven"
+        and limit.breakeven is not None
+        and limit.known_everywhere
+        and evidence.alpha_lower is not None
+        and evidence.measured_k is None
+        and evidence.alpha_lower >= limit.breakeven
+    )
+
+
 @dataclass(frozen=True)
 class AlphaLimit:
-    """The governing limit of alpha. `complete` is False where an unknown break-even could still raise it."""
+    """The governing limit of alpha. `complete` is False where an unknown break-even could still raise it;
+    `breakeven` is the hardest known break-even plus margin, `known_everywhere` whether no point lacks one."""
 
     value: float | None
     complete: bool
     source: str
     breakeven: float | None
+    known_everywhere: bool = True
 
 
 def alpha_limit(points: Sequence[BreakEvenPoint], rule: str, policy: float, margin: float) -> AlphaLimit:
@@ -81,12 +116,12 @@ def alpha_limit(points: Sequence[BreakEvenPoint], rule: str, policy: float, marg
     if unknown:
         said += (", " if said else "") + f"break-even unknown at concurrency {', '.join(unknown)}"
     if rule == "policy":
-        return AlphaLimit(policy, True, f"policy {policy:g}", floor)
+        return AlphaLimit(policy, True, f"policy {policy:g}", floor, not unknown)
     if rule == "breakeven":
-        return AlphaLimit(floor, not unknown, said, floor)
+        return AlphaLimit(floor, not unknown, said, floor, not unknown)
     if floor is None or policy >= floor:
-        return AlphaLimit(policy, not unknown, f"policy {policy:g}, the higher of it and {said}", floor)
-    return AlphaLimit(floor, not unknown, f"{said}, the higher of it and policy {policy:g}", floor)
+        return AlphaLimit(policy, not unknown, f"policy {policy:g}, the higher of it and {said}", floor, not unknown)
+    return AlphaLimit(floor, not unknown, f"{said}, the higher of it and policy {policy:g}", floor, not unknown)
 
 
 def alpha_gate(evidence: Evidence, limit: AlphaLimit) -> Gate:
@@ -107,6 +142,13 @@ def alpha_gate(evidence: Evidence, limit: AlphaLimit) -> Gate:
         return gate(None, None, f"the estimate {evidence.alpha:.3f} has no lower bound: {evidence.missing}")
     if lower < limit.value:
         return gate(lower, False, "the lower bound is below the limit")
+    if evidence.measured_k is not None:
+        return gate(
+            lower,
+            None,
+            f"measured at K={evidence.measured_k} only: beyond it the figure is an upper estimate, not a lower bound. "
+            f"Measure at K={evidence.k}",
+        )
     if not limit.complete:
         return gate(lower, None, f"{limit.source}; give --step-times CONCURRENCY=BASELINE_MS,CANDIDATE_MS")
     if evidence.measured_lower is not None and evidence.measured_lower < limit.value:
@@ -120,13 +162,13 @@ def alpha_gate(evidence: Evidence, limit: AlphaLimit) -> Gate:
 
 
 def bench_gates(pairs: Sequence[BenchPair], inputs: PlanInput) -> list[Gate]:
-    """The three latency gates, per benchmark pair."""
+    """The three latency gates per benchmark pair, and one that stays open for each point that no pair covers."""
     if not pairs:
         have = "baseline" if inputs.baseline else "candidate" if inputs.candidate else None
         lacking = {"baseline": "--candidate-bench", "candidate": "--baseline-bench"}.get(
             have, "--baseline-bench and --candidate-bench"
         )
-        reason = f"not measured: {lacking} was not given"
+        reason = f"{lacking} {'was' if have else 'were'} not given"
         stall = inputs.stall_limit_ms
         return [
             Gate("tpot_p99", None, None, None, "not measured", "at most", "ms", "", reason),
@@ -139,6 +181,16 @@ def bench_gates(pairs: Sequence[BenchPair], inputs: PlanInput) -> list[Gate]:
         gates.append(_relative(f"tpot_p99{suffix}", "tpot_p99_ms", "TPOT", pair, inputs, inputs.tpot_tolerance))
         gates.append(_stall(f"stall{suffix}", pair, inputs))
         gates.append(_relative(f"ttft_p99{suffix}", "ttft_p99_ms", "TTFT", pair, inputs, inputs.ttft_tolerance))
+    covered = {pair.concurrency for pair in pairs}
+    if covered == {None} and len(inputs.concurrency) == 1:
+        return gates
+    have = ", ".join(str(point) for point in sorted(c for c in covered if c is not None)) or "an unstated concurrency"
+    for point in inputs.concurrency:
+        if point not in covered:
+            reason = f"the benchmarks cover {have} only: measure at {point}"
+            name = f"latency at concurrency {point}"
+            source = f"not measured there; {pairs[0].both}; your input"
+            gates.append(Gate(name, None, None, None, source, "at most", "ms", "", reason, point))
     return gates
 
 
@@ -175,7 +227,9 @@ def _relative(name: str, key: str, what: str, pair: BenchPair, inputs: PlanInput
     else:
         reason = _doubt(pair)
         passed = True if reason is None else None
-    return Gate(name, after, limit, passed, pair.candidate_file, "at most", "ms", limit_source, reason)
+    return Gate(
+        name, after, limit, passed, pair.candidate_file, "at most", "ms", limit_source, reason, pair.concurrency
+    )
 
 
 def _stall(name: str, pair: BenchPair, inputs: PlanInput) -> Gate:
@@ -192,7 +246,16 @@ def _stall(name: str, pair: BenchPair, inputs: PlanInput) -> Gate:
         reason = _doubt(pair)
         passed = True if reason is None else None
     return Gate(
-        name, gap, inputs.stall_limit_ms, passed, pair.candidate_file, "at most", "ms", _stall_source(inputs), reason
+        name,
+        gap,
+        inputs.stall_limit_ms,
+        passed,
+        pair.candidate_file,
+        "at most",
+        "ms",
+        _stall_source(inputs),
+        reason,
+        pair.concurrency,
     )
 
 

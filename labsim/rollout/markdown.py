@@ -46,6 +46,11 @@ def code(*commands: Command) -> list[str]:
     return [*lines, "```", ""]
 
 
+def shell(script: str) -> list[str]:
+    """A code block of a shell script."""
+    return ["", "```bash", *script.rstrip("\n").split("\n"), "```", ""]
+
+
 def show(value: float | None, digits: int = 3) -> str:
     """A number for people; a dash where there is none."""
     return "-" if value is None else f"{value:.{digits}f}"

@@ -6,23 +6,27 @@ stages in Markdown, and the command lines. Without measurements it plans the mea
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from . import stages, stages_live
 from .benches import BenchPair, pair_up
 from .breakeven import BreakEvenPoint, Costs, batch_to_k, break_even_points, find_costs
-from .commands import Commands, all_commands
+from .commands import Commands, all_commands, script
 from .evidence import Evidence, gather
 from .findings import policy_against_breakeven, remarks
-from .gate import AlphaLimit, Gate, alpha_gate, alpha_limit, bench_gates, verdict
+from .gate import AlphaLimit, Gate, alpha_gate, alpha_limit, bench_gates, only_the_policy, verdict, verdict_at
 from .inputs import PlanInput, source_of
 from .markdown import Stage, line
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A rollout plan. `disagreement` says where the policy alone would decide otherwise than break-even."""
+    """A rollout plan. `verdict` is for all operating points together, `verdict_at` for each one. `disagreement` says
+    where the policy alone would decide otherwise than break-even, `by_policy` that alpha fails by the policy alone.
+    """
 
     inputs: PlanInput
     verdict: str
@@ -37,6 +41,40 @@ class Plan:
     notes: tuple[str, ...]
     policy_alone: str | None
     disagreement: tuple[str, ...]
+    verdict_at: Mapping[int, str]
+    by_policy: bool
+
+    @property
+    def decided_by(self) -> str:
+        """What the verdict rests on, in a few words: the gates that fail or lack data, the operating points at which
+        it is another one, and which part of the telemetry counts. Empty if there is nothing to add."""
+        failed = [gate.name for gate in self.gates if gate.passed is False]
+        lacking = [gate.name for gate in self.gates if gate.passed is None and not gate.name.startswith("latency at ")]
+        said = [f"{'; '.join(failed)} failed"] if failed else [f"no data for {', '.join(lacking)}"] if lacking else []
+        if self.by_policy:
+            said[0] += f", alpha by the policy of {self.inputs.policy:g} alone: break-even plus margin passes, "
+            said[0] += "--rule breakeven"
+        unmeasured = any(gate.name.startswith("latency at ") for gate in self.gates)
+        if len(set(self.verdict_at.values())) > 1 or (unmeasured and self.verdict != "no-go"):
+            said.append("; ".join(self._points()))
+        if self.evidence.caution:
+            said.append(self.evidence.caution)
+        return "; ".join(said)
+
+    def _points(self) -> list[str]:
+        """ "go at 1, 8", "128: measure first"."""
+        words = {"go": "go at {}", "no-go": "no-go at {}", "measure-first": "{}: measure first"}
+        said = []
+        for word, form in words.items():
+            points = [str(point) for point, found in self.verdict_at.items() if found == word]
+            if points:
+                said.append(form.format(", ".join(points)))
+        return said
+
+    @property
+    def scripts(self) -> dict[str, str]:
+        """One shell script per arm: starts the server, waits for it, measures every point four times, stops it."""
+        return {arm: script(self.inputs, arm, getattr(self.commands, arm)) for arm in ("baseline", "candidate")}
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -66,6 +104,8 @@ class Plan:
         """JSON-ready. `breakeven` maps each concurrency, as a string, to its alpha or None."""
         return {
             "verdict": self.verdict,
+            "verdict_at": {str(point): word for point, word in self.verdict_at.items()},
+            "decided_by": self.decided_by,
             "rule": self.inputs.rule,
             "k": self.inputs.k,
             "alpha": self.evidence.alpha,
@@ -79,6 +119,7 @@ class Plan:
             "batch_to_k": [list(run) for run in self.k_map],
             "stages": [stage.to_dict() for stage in self.stages],
             "commands": self.commands.to_dict(),
+            "scripts": self.scripts,
             "notes": [line(text) for text in (*self.disagreement, *self.notes)],
             "files": list(self.files),
         }
@@ -87,7 +128,9 @@ class Plan:
         """The whole plan as one Markdown document."""
         inputs = self.inputs
         title = f"# Rollout of speculative decoding: {inputs.target}"
-        lines = [title, "", f"**Verdict: {self.verdict}**", "", *(line(f"- {text}") for text in self._why()), ""]
+        why = f" ({self.decided_by}) [{self.evidence.origin}; your input; gates below]" if self.decided_by else ""
+        lines = [title, "", line(f"**Verdict: {self.verdict}**{why}"), ""]
+        lines += [*(line(f"- {text}") for text in self._why()), ""]
         lines += [
             "Every number names its origin in square brackets or in the table's column; a dash is a number that "
             "nobody has measured yet.",
@@ -95,7 +138,7 @@ class Plan:
         ]
         for stage in self.stages:
             lines += [f"## {stage.number}. {stage.title}", "", *stage.body, ""]
-        return "\n".join(_squeezed(lines)).rstrip() + "\n"
+        return "\n".join(_with_short_names(_squeezed(lines), self.files)).rstrip() + "\n"
 
     def _why(self) -> list[str]:
         words = {True: "passes", False: "FAILS", None: "has no verdict"}
@@ -103,7 +146,7 @@ class Plan:
         for gate in self.gates:
             reason = f": {gate.reason}" if gate.reason else ""
             said.append(f"`{gate.name}` {words[gate.passed]}{reason} [{gate.source}]")
-        if self.policy_alone:
+        if self.policy_alone and self.inputs.rule != "breakeven":
             said.append(f"The policy alone {self.policy_alone}: see stage 4 [{self.evidence.origin}].")
         return said
 
@@ -118,6 +161,7 @@ def plan(inputs: PlanInput) -> Plan:
     gates = (alpha_gate(evidence, limit), *bench_gates(pairs, inputs))
     runs = batch_to_k(inputs, costs, evidence.survival)
     policy_alone, disagreement = policy_against_breakeven(evidence, points, inputs)
+    by_point = verdict_at(gates, evidence, points, inputs)
     return Plan(
         inputs=inputs,
         verdict=verdict(gates),
@@ -132,7 +176,29 @@ def plan(inputs: PlanInput) -> Plan:
         notes=remarks(evidence, points, pairs, costs, inputs),
         policy_alone=policy_alone,
         disagreement=disagreement,
+        verdict_at=by_point,
+        by_policy=only_the_policy(gates, evidence, limit, inputs),
     )
+
+
+def _with_short_names(lines: list[str], files: Sequence[str]) -> list[str]:
+    """The document with files of an absolute path named by their last part, and their folders told once at the top.
+
+    Where two files share a name, all paths stay.
+    """
+    names = [Path(file).name for file in files]
+    folders = sorted({str(Path(file).parent) for file in files if Path(file).is_absolute()}, key=len, reverse=True)
+    if not folders or len(set(names)) < len(names):
+        return lines
+    shortened, in_code = [], False
+    for text in lines:
+        in_code ^= text.startswith("```")
+        for file, name in zip(files, names, strict=True):
+            if not in_code and Path(file).is_absolute():
+                text = text.replace(file, name)
+        shortened.append(text)
+    told = " and ".join(f"`{folder}`" for folder in folders)
+    return [*shortened[:2], f"Measured files lie in {told}.", "", *shortened[2:]]
 
 
 def _squeezed(lines: list[str]) -> list[str]:

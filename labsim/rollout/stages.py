@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..sim.acceptance import acceptance_length
+from .benches import number
 from .breakeven import speedup_at
-from .commands import CONVERSATIONS, NGRAM_LOOKUP_MAX, PROMPTS, REQUESTS_FOR_P99, rounded_rates
+from .commands import CONVERSATIONS, NGRAM_LOOKUP_MAX, PROMPTS, REQUESTS_FOR_P99, RUNS, requests_for, rounded_rates
 from .inputs import source_of
-from .markdown import Stage, code, line, show, table
+from .markdown import Stage, code, line, shell, show, table
 
 if TYPE_CHECKING:
     from .planner import Plan
@@ -40,7 +41,7 @@ def known(plan: Plan) -> Stage:
     bound = evidence.origin if evidence.alpha_lower is not None else why
     rows.append(("alpha, lower bound", show(evidence.alpha_lower), bound))
     if evidence.survival is not None:
-        how = "" if evidence.survival_measured else " (formula: constant conditional acceptance of the same rate)"
+        how = "" if evidence.survival_measured else f" ({_vector_formula(plan)})"
         rows.append(("survival", "/".join(show(s) for s in evidence.survival), evidence.origin + how))
         rows.append(
             (
@@ -61,6 +62,21 @@ def known(plan: Plan) -> Stage:
     body = table(("what", "value", "where from"), rows)
     body += [line(f"- {text}") for text in plan.notes]
     return Stage(0, "known", "What is known, and from where", tuple(body))
+
+
+def _vector_formula(plan: Plan) -> str:
+    """Where the figures of a survival vector come from that is not wholly measured."""
+    measured = plan.evidence.measured_k
+    if measured is not None and _has_vector(plan):
+        return f"formula: the first {measured} measured, then the last conditional acceptance again"
+    return "formula: constant conditional acceptance of the same rate"
+
+
+def _has_vector(plan: Plan) -> bool:
+    """Whether the telemetry prints rates per position at all."""
+    inputs = plan.inputs
+    records = [inputs.acceptance, *inputs.candidate, *inputs.alpha_by.values()]
+    return any(getattr(record, "survival", None) for record in records)
 
 
 def _latencies(arm, record) -> list[tuple[str, object, str]]:
@@ -111,6 +127,7 @@ def measure(plan: Plan) -> Stage:
         "run away (compilation, graph capture).",
         f"At least {REQUESTS_FOR_P99} requests a run [formula: 10 requests above the 99th percentile], and three runs "
         "per arm [rule of thumb]: their spread is the noise, and the value for --tpot-tolerance.",
+        *_duration(plan),
     ]
     if inputs.engine == "vllm":
         body.append("The result files carry the draft counts: vLLM's client reads them from the server's /metrics.")
@@ -120,9 +137,13 @@ def measure(plan: Plan) -> Stage:
             "does it too]: take TTFT and TPOT from it, and the chunk gap from vLLM's client, which drives any "
             "OpenAI-style server."
         )
-    body += code(*plan.commands.bench_baseline)
-    body.append("Then the candidate:")
-    body += code(*plan.commands.bench_candidate)
+    body.append(
+        "One script per arm, one after the other. Each starts its server (stage 2), waits until it answers, measures "
+        "every point and stops it. Run 0 is the warm-up [rule of thumb]: delete its files."
+    )
+    body += [*shell(plan.scripts["baseline"]), "Then the candidate:", *shell(plan.scripts["candidate"])]
+    body.append("One point by itself, with the server of its arm running:")
+    body += code(*plan.commands.bench_baseline, *plan.commands.bench_candidate)
     body.append(
         "Feed the results back: `labsim plan ... --alpha-from LOG --baseline-bench FILE --candidate-bench FILE`; "
         "`labsim alpha FILE` shows what one file says."
@@ -130,10 +151,41 @@ def measure(plan: Plan) -> Stage:
     return Stage(1, "measure", "Measure first", tuple(body))
 
 
+def _duration(plan: Plan) -> list[str]:
+    """How long an arm's script runs, where a plain step's time is known at every point."""
+    inputs, seconds, sources = plan.inputs, 0.0, []
+    measured = {p.concurrency: (number(p.baseline.tpot_mean_ms), p.baseline_file) for p in plan.pairs}
+    for point in inputs.concurrency:
+        tpot_ms, source = measured.get(point, (None, ""))
+        if point in inputs.step_times:
+            tpot_ms, source = inputs.step_times[point][0], "your step times"
+        if tpot_ms is None and plan.costs.model is not None:
+            model = plan.costs.model
+            tpot_ms, source = 1e3 * model.step_seconds(point, 0, point * inputs.context), f"cost model: {model.source}"
+        if tpot_ms is None:
+            return []
+        seconds += RUNS * requests_for(point) / point * tpot_ms / 1e3
+        sources.append(source)
+    said = f"[formula: TPOT x tokens x requests / concurrency; TPOT from {', '.join(dict.fromkeys(sources))}]"
+    lengths = inputs.output_tokens_by
+    tokens = sum(inputs.traffic[n] * lengths[n] for n in lengths) / sum(inputs.traffic.values()) if lengths else None
+    if tokens is not None and inputs.traffic_shares == "requests":
+        return [
+            line(f"The baseline's script runs for about {seconds * tokens / 3600:.1f} h {said}, prefill not counted.")
+        ]
+    per = (
+        f"The baseline's script runs for about {seconds * 100 / 3600:.1f} h for every 100 tokens of mean answer length"
+    )
+    return [line(f"{per} {said}, prefill not counted.")]
+
+
 def serve(plan: Plan) -> Stage:
     """Stage 2."""
     inputs = plan.inputs
-    body = ["The baseline. Speculation is opt-in: without the flag there is none."]
+    body = [
+        "The scripts of stage 1 start these by themselves. The baseline. Speculation is opt-in: without the flag there "
+        "is none."
+    ]
     body += code(plan.commands.baseline)
     body.append("The candidate: the same server, and nothing else changed.")
     body += code(plan.commands.candidate)
@@ -169,9 +221,7 @@ def load_test(plan: Plan) -> Stage:
             ),
         )
     vector = "/".join(f"{s:g}" for s in rounded_rates(evidence.survival))
-    how = (
-        "measured" if evidence.survival_measured else "formula: constant conditional acceptance with the measured rate"
-    )
+    how = "measured" if evidence.survival_measured else _vector_formula(plan)
     body = [
         line(
             f"The survival vector {vector} [{how}: {evidence.origin}] is forced, so that the cost of serving is "
@@ -226,8 +276,9 @@ def gate(plan: Plan) -> Stage:
         f"Inputs of the gate: policy {inputs.policy:g} [{inputs.origin('policy')}], margin {inputs.margin:g} "
         f"[{inputs.origin('margin')}], stall limit {inputs.stall_limit_ms:g} ms [{inputs.origin('stall_limit_ms')}], "
         f"TPOT tolerance {inputs.tpot_tolerance:g} [{inputs.origin('tpot_tolerance')}], TTFT tolerance "
-        f"{inputs.ttft_tolerance:g} [{inputs.origin('ttft_tolerance')}]. A margin of 0.05 covers an error of about 6 "
-        "% in R, the cost model's on published runs [published: SpecDecode-Bench, arXiv 2601.11580].",
+        f"{inputs.ttft_tolerance:g} [{inputs.origin('ttft_tolerance')}]. The margin covers an error of "
+        f"{inputs.margin * inputs.k:.2f} in R [formula: margin x K]; the cost model is within about 6 % of published "
+        "runs [published: SpecDecode-Bench, arXiv 2601.11580].",
     ]
     if plan.disagreement:
         body += ["", *(line(text) for text in plan.disagreement)]

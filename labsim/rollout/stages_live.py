@@ -5,11 +5,13 @@ Every rollback limit is a figure of the baseline's own benchmark times a stated 
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ..sim.acceptance import convert_survival, draft_acceptance_rate
 from ..sim.cost import break_even
 from ..sim.intervals import draft_acceptance_interval
+from ..telemetry.assemble import FEW_DRAFTS
 from .benches import number
 from .commands import REQUESTS_FOR_P99
 from .inputs import source_of
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from .planner import Plan
 
 CANARY_SHARES = (1, 5, 25, 100)
+RUNNING = {"vllm": "vllm:num_requests_running", "sglang": "sglang:num_running_reqs"}
 MOST_DRAFTS = 10_000_000
+# Below this a canary has seen a handful of requests, whatever the formula says.
+FEWEST_TO_DECIDE = 1000
 
 
 def drafts_to_decide(survival: tuple[float, ...], limit: float) -> int | None:
@@ -38,6 +43,15 @@ def drafts_to_decide(survival: tuple[float, ...], limit: float) -> int | None:
     return low
 
 
+def drafts_of_a_canary(plan: Plan) -> int | None:
+    """The same for real traffic, whose steps resemble one another: scattered as much more as the telemetry shows."""
+    evidence, limit = plan.evidence, plan.limit.value
+    if evidence.survival is None or limit is None:
+        return None
+    drafts = drafts_to_decide(evidence.survival, limit)
+    return None if drafts is None else max(FEWEST_TO_DECIDE, ceil(drafts * evidence.design_effect))
+
+
 def canary(plan: Plan) -> Stage:
     """Stage 6."""
     limit = plan.limit
@@ -51,12 +65,14 @@ def canary(plan: Plan) -> Stage:
     )
     survival = plan.evidence.survival
     if survival is not None and limit.value is not None:
-        drafts = drafts_to_decide(survival, limit.value)
+        drafts = drafts_of_a_canary(plan)
         if drafts is not None:
             body.append(
                 line(
-                    f"Alpha is decided after {drafts} drafts [formula: lower bound at or above {limit.value:.3f}, "
-                    f"survival from {plan.evidence.origin}]."
+                    f"Alpha is decided after {drafts} drafts at the earliest, from as many requests as above: steps of "
+                    "one request resemble one another [formula: lower bound at or above "
+                    f"{limit.value:.3f}, times {plan.evidence.design_effect:.1f} for the scatter between windows, at "
+                    f"least {FEWEST_TO_DECIDE}; survival from {plan.evidence.origin}]."
                 )
             )
         else:
@@ -82,7 +98,7 @@ def _limits(plan: Plan) -> list[tuple[str, str, str]]:
     rows = []
     for record in inputs.baseline:
         where = source_of(record)
-        at = "" if record.bench.concurrency is None else f" at concurrency {record.bench.concurrency}"
+        at = _while_running(record.bench.concurrency, inputs.engine)
         for what, value, tolerance in (
             ("TPOT", number(record.bench.tpot_p99_ms), inputs.tpot_tolerance),
             ("TTFT", number(record.bench.ttft_p99_ms), inputs.ttft_tolerance),
@@ -106,6 +122,17 @@ def _limits(plan: Plan) -> list[tuple[str, str, str]]:
     return rows
 
 
+def _while_running(concurrency: int | None, engine: str) -> str:
+    """When a benchmark's figure may be compared with production, which has no fixed concurrency."""
+    if concurrency is None:
+        return ""
+    return f" while `{RUNNING[engine]}` is about {concurrency}"
+
+
+def _p99(metric: str) -> str:
+    return f"`histogram_quantile(0.99, sum by (le) (rate({metric}_bucket[$w])))`"
+
+
 def watch(plan: Plan) -> Stage:
     """Stage 7."""
     body = [
@@ -126,8 +153,11 @@ def watch(plan: Plan) -> Stage:
             "- acceptance length: one plus accepted per draft; survival: accepted per position over drafts",
             "- the name `spec_decode_metrics.accepted_tokens_per_request` does not exist; per request vLLM has "
             "`--per-request-spec-decode-metrics summary` [published: vLLM 0.27]",
-            "- latency: `vllm:time_to_first_token_seconds`, `vllm:inter_token_latency_seconds` (whether it counts "
-            "steps or tokens differs by version: check it against a client benchmark)",
+            f"- P99 TPOT, per request: {_p99('vllm:request_time_per_output_token_seconds')}",
+            f"- P99 TTFT: {_p99('vllm:time_to_first_token_seconds')}",
+            "- `vllm:inter_token_latency_seconds` for the chunk gap (whether it counts steps or tokens differs by "
+            "version: check it against a client benchmark)",
+            "- load, to read the limits of stage 6 at: `avg_over_time(vllm:num_requests_running[$w])` per replica",
         ]
     else:
         body += [
@@ -136,11 +166,16 @@ def watch(plan: Plan) -> Stage:
             "- the printed `accept rate` contains the bonus token in some versions: `labsim alpha` infers it from "
             "the numbers",
             "- per request: `meta_info` with `spec_verify_ct` and the accept histogram",
+            f"- P99 TTFT: {_p99('sglang:time_to_first_token_seconds')}",
+            "- TPOT per request has no histogram of its own in every version: where "
+            "`sglang:time_per_output_token_seconds` is missing, take it from the client",
+            "- load, to read the limits of stage 6 at: `avg_over_time(sglang:num_running_reqs[$w])` per replica",
         ]
     body += [
         "",
         "Drift: `labsim alpha LOG` per day. Counters are weighted by tokens, so a few long answers can hide a "
-        "falling alpha of many short ones. Ignore windows with fewer than 100 drafts: their alpha scatters by 0.04 "
+        "falling alpha of many short ones. Ignore windows with fewer than "
+        f"{FEW_DRAFTS} drafts: their alpha scatters by 0.04 "
         "and more [formula: standard deviation of alpha at K=3 with a variance of 1.45 accepted tokens per step, "
         "published: SpecDecode-Bench records].",
     ]

@@ -9,7 +9,7 @@ None, and `record.unknown` says why.
 """
 
 from .dispatch import read, read_bench, read_stream
-from .errors import TelemetryError
+from .errors import MixedInput, TelemetryError
 from .record import AcceptanceRecord, Bench, Window
 
-__all__ = ["AcceptanceRecord", "Bench", "TelemetryError", "Window", "read", "read_bench", "read_stream"]
+__all__ = ["AcceptanceRecord", "Bench", "MixedInput", "TelemetryError", "Window", "read", "read_bench", "read_stream"]

@@ -32,7 +32,7 @@ FEW_DRAFTS = 100
 @dataclass
 class Reading:
     """What one reader hands over. `reasons` explain gaps better than the general wording does; `rate_half` is half a
-    unit of the last digit of its rates per position."""
+    unit of the last digit of its rates per position; `not_pooled` says why its total is no alpha at all."""
 
     engine: str
     format: str
@@ -44,6 +44,7 @@ class Reading:
     autocorrelation: float | None = None
     one_window_is_one: str = "window"
     contradictions: int = 0
+    not_pooled: str | None = None
     warnings: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -132,6 +133,8 @@ def _unpooled(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecor
     """What may be judged where the total may not: each engine since its last shift; None if the total may."""
     if lengths := _several_k(reading, reading.tally.total, record.k):
         return Unpooled(f"it holds several draft lengths ({lengths}): give one log per K")
+    if reading.not_pooled:
+        return Unpooled(reading.not_pooled)
     if record.alpha is None:
         return None
     series, shifts = by_engine(windows), {}

@@ -2,8 +2,8 @@
 
 All readers see every candidate line; what an input is follows from what was found in it, not from its name. Files of
 one call are one measurement: rotated logs are added, scrapes of a metrics page are differenced, a benchmark beside a
-log gives its latencies. Two kinds that would count the same traffic twice are not added: the one with more to say
-speaks.
+log gives its latencies. Two kinds of one engine might count the same traffic twice and are not added: the one with more
+to say speaks. Files of two engines are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from .assemble import Reading, assemble
 from .bench_text import BenchText
-from .errors import TelemetryError
+from .errors import MixedInput, TelemetryError
 from .json_reader import LARGEST_DOCUMENT, JsonReader, parse
 from .llamacpp_log import LlamaCppLog
 from .metrics_page import MetricsPage
@@ -134,7 +134,10 @@ class _Call:
         raise TelemetryError(f"{name}: {self._why_nothing(size, cut, refusals, notes)}")
 
     def _found(self) -> int:
-        return sum(reader.found() for reader in self.readers) - len(self.bench_text.bare) - len(self.json.bare)
+        repeats = sum(reader.repeats for reader in self.readers)
+        return (
+            repeats + sum(reader.found() for reader in self.readers) - len(self.bench_text.bare) - len(self.json.bare)
+        )
 
     def _document(self, data: bytes) -> str | None:
         """Read a whole JSON document, or its lines; returns what is wrong with it where nothing is found."""
@@ -198,8 +201,15 @@ class _Call:
         for other in found:
             if other is chosen:
                 continue
-            what = "lends its latencies only" if other.benches and others else "is left out"
-            chosen.warn(f"mixed input: {other.format} beside {chosen.format} covers the same traffic and {what}")
+            if other.benches and others:
+                chosen.warn(f"mixed input: {other.format} beside {chosen.format} lends its latencies only")
+                continue
+            if len(self.files) > 1 and not other.benches and other.engine != chosen.engine:
+                raise MixedInput(
+                    f"{' '.join(self.files)}: {chosen.format} and {other.format} are two services; allowed: the files "
+                    "of one"
+                )
+            chosen.warn(f"mixed input: only {chosen.format} was read; {other.format} in it is left out: give it alone")
         return chosen
 
 

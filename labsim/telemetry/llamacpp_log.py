@@ -106,10 +106,12 @@ class LlamaCppLog(LineReader):
                 f"identity broken: the printed draft acceptance {printed:g} is not accepted/generated = "
                 f"{accepted / generated:.5f}"
             )
+        start, time = timestamp(text)
+        if self.repeated(start, text):
+            return
         mean = _MEAN.search(text)
         printed_length = length(mean[1]) if mean else None
         steps = recover_steps(accepted, generated, printed_length, rates)
-        start, time = timestamp(text)
         drafts = steps.drafts if printed_length is not None and steps.consistent else None
         if not steps.consistent and printed_length is not None:
             self.reading.warn("identity broken: no number of drafts agrees with the counts, mean length and rates")
@@ -139,6 +141,7 @@ class LlamaCppLog(LineReader):
             elif self.cut:
                 self.refuse("its draft acceptance line is cut before the counts")
             return self.usable([reading])
+        self.warn_of_repeats(reading)
         if self.cut:
             reading.warn(f"truncated: {self.cut} line(s) cut before the counts were ignored")
         if len(self.alphas) >= 2 and self.alphas[-1] >= 0.9 and self.alphas[-1] - self.alphas[0] >= 0.2:
@@ -147,6 +150,7 @@ class LlamaCppLog(LineReader):
                 "last: a repeated prompt reuses the draft's context and inflates it (llama.cpp#26100), so that only "
                 "the first run counts"
             )
+            reading.not_pooled = "acceptance rises as the same prompt is repeated: give the first run alone"
         reading.reasons["k"] = "llama.cpp drafts have variable length; the configured maximum is not their length"
         if reading.tally.total.total("drafts") is None:
             reading.reasons["drafts"] = "this build prints tokens only, no mean length"

@@ -9,6 +9,7 @@ from typing import ClassVar
 from .assemble import Reading
 
 LONGEST_LINE = 1 << 14
+MOST_REMEMBERED = 50_000
 
 # Colour codes, also where a copy lost the escape character itself.
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\[(?:\d{1,2};)*\d{1,2}m|\x1b")
@@ -40,7 +41,8 @@ class LineReader:
         self.collecting = False
         self.file_label: str | None = None
         self.refusals: list[str] = []
-        self.seen = 0
+        self.seen = self.repeats = 0
+        self._printed: dict[int, None] = {}
 
     def start_file(self, label: str | None) -> None:
         """A new file begins; `label` tells it apart from others of the same call."""
@@ -59,6 +61,26 @@ class LineReader:
     def readings(self) -> list[Reading]:
         """What was read, at the very end; empty if nothing."""
         raise NotImplementedError
+
+    def repeated(self, start: str | None, *print_: str | None) -> bool:
+        """Whether this print was counted before: rotated logs overlap, and a file may be given twice.
+
+        A print without a time stamp is never taken for a repetition. The last `MOST_REMEMBERED` are remembered.
+        """
+        if start is None:
+            return False
+        key = hash((start, *print_))
+        if key in self._printed:
+            self.repeats += 1
+            return True
+        if len(self._printed) >= MOST_REMEMBERED:
+            del self._printed[next(iter(self._printed))]
+        self._printed[key] = None
+        return False
+
+    def warn_of_repeats(self, reading: Reading) -> None:
+        if self.repeats:
+            reading.warn(f"{self.repeats} print(s) appear twice, with the same time stamp and figures: counted once")
 
     def engine_label(self, *parts: str | None) -> str | None:
         """`file:pid/engine`, of what is known."""

@@ -54,6 +54,9 @@ class SglangLog(LineReader):
             # A length of 0 is printed before the first verify step.
             self.cut += printed is None
             return
+        start, time = timestamp(text)
+        if self.repeated(start, text):
+            return
         running = _RUNNING.search(text)
         weight = max(1.0, (number(running[1]) or 1.0) if running else 1.0)
         printed_rate = _RATE.search(text)
@@ -67,7 +70,6 @@ class SglangLog(LineReader):
             if len(self.admitted) < _MOST_GROUPS or admitted in self.admitted:
                 self.admitted[admitted] += 1
         self.seen += 1
-        start, time = timestamp(text)
         rank = _RANK.search(text[:120])
         data_rank, tensor_rank = (rank[1], rank[2] or "TP0") if rank else (None, "TP0")
         key = (self.engine_label(data_rank), tensor_rank)
@@ -91,6 +93,7 @@ class SglangLog(LineReader):
         elif k is not None and self.config_k not in (None, k):
             reading.warn(f"K from the rates is {k}, speculative_num_steps in the log is {self.config_k}")
         reading.k = k
+        self.warn_of_repeats(reading)
         if k is None:
             reading.reasons.update(k=why, alpha=why)
         if meaning == "inside":

@@ -106,6 +106,10 @@ class VllmV1Log(LineReader):
         if accepted is None or drafted is None:
             self.cut += 1
             return
+        start, time = timestamp(self.first)
+        pid = process_id(self.first)
+        if self.repeated(start, pid, self.engine_of.get(pid), text):
+            return
         n_accepted, n_drafted = count(accepted[1]), count(drafted[1])
         if n_accepted is None or n_drafted is None:
             self.cut += 1
@@ -128,8 +132,6 @@ class VllmV1Log(LineReader):
             self.reading.warn("identity broken: no number of drafts agrees with the counts, length and rates of a line")
         self._compare_rate(text, n_accepted, n_drafted)
         self._elapsed(text, n_drafted)
-        start, time = timestamp(self.first)
-        pid = process_id(self.first)
         self.seen += self.reading.add(
             Observation(
                 start=start,
@@ -168,6 +170,7 @@ class VllmV1Log(LineReader):
                 self.refuse("its SpecDecoding lines are cut before the counts")
             return self.usable([self.reading])
         reading = self.reading
+        self.warn_of_repeats(reading)
         if self.cut:
             reading.warn(f"truncated: {self.cut} line(s) cut before the counts were ignored")
         if self.diluted:

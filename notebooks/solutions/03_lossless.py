@@ -30,6 +30,13 @@ def acceptance_probability(p, q):
     return sum(min(a, b) for a, b in zip(p, q, strict=True))
 
 
+# %% 03.7
+@exercise("03.7")
+def first_choice_of_the_draft(p, q):
+    x = q.index(max(q))
+    return p[x], [0 if i == x else a / (1 - p[x]) for i, a in enumerate(p)]
+
+
 # %% 03.5
 @exercise("03.5")
 def greedy_step(draft, choices):

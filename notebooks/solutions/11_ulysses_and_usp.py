@@ -62,7 +62,7 @@ def legal_meshes(world, heads, kv_heads):
 
 # %% 11.6
 @exercise("11.6")
-def gradient_fault(copies, out_wrong, slope, rest):
+def name_the_gradient_fault(copies, out_wrong, slope, rest):
     if copies == 1:
         return "nothing to see"
     if out_wrong:

@@ -48,7 +48,8 @@ def test_output_and_every_gradient(
     assert float((out.double() - expected).abs().max()) < tolerance
     for mine, theirs in zip(ours, exact, strict=True):
         assert float(theirs.grad.abs().max()) > 0.01, "a zero gradient proves nothing"
-        assert float((mine.grad.double() - theirs.grad).abs().max()) < 4 * tolerance
+        widest = tolerance if dtype == torch.float64 else 4 * tolerance
+        assert float((mine.grad.double() - theirs.grad).abs().max()) < widest
 
 
 @pytest.mark.parametrize("kernel", ["reference", "cpu_flash"])
@@ -69,7 +70,7 @@ def test_packed_documents_do_not_see_each_other(kernel: str, documents: tuple[in
     expected.backward(dout)
     assert float((out - expected).abs().max()) < 1e-12
     for mine, theirs in zip(ours, exact, strict=True):
-        assert float((mine.grad - theirs.grad).abs().max()) < 4e-12
+        assert float((mine.grad - theirs.grad).abs().max()) < 1e-12
 
 
 def test_document_lengths_must_add_up() -> None:

@@ -19,12 +19,13 @@ def compare(
     given = ttt_inputs(steps, heads, kv_heads, layout.length)
     dout = draws([given[0].shape], seed=8)[0]
     out, _, gradients = expected(given, dout, layout.documents)
+    of_gradients = tolerance if dtype == torch.float64 else 4 * tolerance
     narrow = [x.to(dtype) for x in given]
     parts = logical.run(ttt_on_a_rank, layout, narrow, dout.to(dtype), kernel, ring=layout.ring, ulysses=layout.ulysses)
     assert worst(layout.join([part[0] for part in parts], 2), out) < tolerance
     for index, gradient in enumerate(gradients):
         assert float(gradient.abs().max()) > 0.01, "a zero gradient proves nothing"
-        assert worst(layout.join([part[1][index] for part in parts], 2), gradient) < 4 * tolerance
+        assert worst(layout.join([part[1][index] for part in parts], 2), gradient) < of_gradients
 
 
 def worst(found: torch.Tensor, exact: torch.Tensor) -> float:
@@ -34,16 +35,17 @@ def worst(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 @pytest.mark.parametrize(("ring", "ulysses"), FACTORS)
 @pytest.mark.parametrize("kind", ["contiguous", "zigzag"])
-@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("steps", [0, 1, 3, 7])
 def test_every_factorisation(ring: int, ulysses: int, kind: str, steps: int) -> None:
     heads, kv_heads = (12, 3) if ulysses == 3 else (8, 2)
     layout = Layout(41, ring, ulysses, kind)
     compare(layout, steps, heads, kv_heads, torch.float64, 1e-12, "cpu_flash")
 
 
+@pytest.mark.parametrize("kernel", ["reference", "cpu_flash"])
 @pytest.mark.parametrize("steps", range(8))
-def test_every_depth_on_a_mesh_of_four(steps: int) -> None:
-    compare(Layout(37, 2, 2, "zigzag"), steps, 8, 2, torch.float64, 1e-12, "reference")
+def test_every_depth_on_a_mesh_of_four(steps: int, kernel: str) -> None:
+    compare(Layout(37, 2, 2, "zigzag"), steps, 8, 2, torch.float64, 1e-12, kernel)
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 16, 31])
@@ -77,7 +79,7 @@ def test_attention_alone_with_its_log_sum_exp(causal: bool, kind: str, ring: int
     parts = logical.run(attention_on_a_rank, layout, given, dout, causal, ring=ring, ulysses=ulysses)
     assert worst(layout.join([part[0] for part in parts], 2), out) < 1e-12
     for index, gradient in enumerate(gradients):
-        assert worst(layout.join([part[2][index] for part in parts], 2), gradient) < 4e-12
+        assert worst(layout.join([part[2][index] for part in parts], 2), gradient) < 1e-12
     # A log-sum-exp stays inside: H/U heads of the ring rank's tokens.
     rings = [torch.cat([parts[r * ulysses + u][1] for u in range(ulysses)], dim=1) for r in range(ring)]
     whole = Layout(29, ring, 1, kind)

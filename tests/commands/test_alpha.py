@@ -145,3 +145,17 @@ def test_a_bar_only_on_a_terminal(path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module.sys, "stderr", io.StringIO())
     with module._progress_bar([str(path)]) as progress:
         assert progress is None
+
+
+def test_parts_and_mixtures_are_on_the_screen(path: Path, tmp_path: Path) -> None:
+    worse = out.draw_steps(2, (0.5, 0.2, 0.1), 3_000)
+    path.write_text(log(STEPS[:3_000] + worse))
+    row = next(line for line in alpha(path).stdout.splitlines() if line.startswith("  of them"))
+    assert f"{out.truth(worse, 3)['alpha']:.4f}" in row and "since " in row
+    four = "".join(out.vllm_v1_line(w, 4, at=900.0 + 10 * i) + "\n" for i, w in enumerate(out.windows(worse, 300)))
+    path.write_text(log() + four)
+    screen = alpha(path).stdout
+    assert "over several draft lengths: 3, 4" in screen and "not printed" not in screen and "95 %" not in screen
+    sglang = tmp_path / "sglang.log"
+    sglang.write_text(out.sglang_line(STEPS[:300], 3, None))
+    assert alpha(path, sglang).exception.exit_code == 2

@@ -91,14 +91,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-FULL = [*PLAN, *POINTS, "--alpha-from", "engine.log", "--baseline-bench", "base.txt", "--candidate-bench", "spec.txt"]
+FULL = [
+    *PLAN,
+    "--concurrency",
+    "32",
+    "--alpha-from",
+    "engine.log",
+    "--baseline-bench",
+    "base.txt",
+    "--candidate-bench",
+    "spec.txt",
+]
 
 
 def test_the_contract(folder: Path) -> None:
     made = report(*FULL, "--engine", "vllm", "--out", "plan.md", cwd=folder)
     assert made["verdict"] == "go" and made["rule"] == "both"
     assert made["alpha"] == pytest.approx(1.94 / 3, abs=1e-3) and 0.6 < made["alpha_lower"] < made["alpha"]
-    assert list(made["breakeven"]) == ["1", "32", "128"]
+    assert list(made["breakeven"]) == ["32"] and made["verdict_at"] == {"32": "go"}
     assert [gate["name"] for gate in made["gates"]] == ["alpha", "tpot_p99", "stall", "ttft_p99"]
     assert {"baseline", "candidate", "bench"} <= made["commands"].keys()
     text = (folder / "plan.md").read_text()
@@ -164,6 +174,26 @@ def test_text_goes_to_stdout_or_to_the_file(folder: Path) -> None:
     assert sorted(p.name for p in folder.iterdir() if p.name.startswith(".")) == []
 
 
+def test_the_line_names_what_the_verdict_rests_on(folder: Path) -> None:
+    """A point without a benchmark, a shift of alpha, the policy alone."""
+    line = labsim(*FULL, *POINTS, "--out", "plan.md", cwd=folder).stdout
+    assert line == "plan.md: measure-first (go at 32; 1, 128: measure first)\n"
+    early = vllm_log((0.8, 0.64, 0.5), windows=15).replace("03-02", "03-01")
+    (folder / "drift.log").write_text(early + vllm_log((0.5, 0.3, 0.1), windows=15))
+    log = FULL.index("engine.log")
+    shifted = labsim(*FULL[:log], "drift.log", *FULL[log + 1 :], "--rule", "breakeven", "--out", "plan.md", cwd=folder)
+    assert "alpha shifts from 0.647 to 0.300 at 03-02 10:00:00: what comes after counts" in shifted.stdout
+    (folder / "short.log").write_text(early + vllm_log((0.5, 0.3, 0.1), windows=4))
+    short = labsim(*FULL[:log], "short.log", *FULL[log + 1 :], "--out", "plan.md", cwd=folder)
+    assert short.stdout.startswith("plan.md: measure-first (no data for alpha; alpha shifts from 0.647 to 0.300 at ")
+    assert "the 4 window(s) since then are too few to judge (at least 8)" in short.stdout
+    weak = labsim(*FULL[:log], "weak.log", *FULL[log + 1 :], "--out", "plan.md", cwd=folder)
+    assert weak.stdout == (
+        "plan.md: no-go (alpha failed, alpha by the policy of 0.55 alone: break-even plus margin passes, "
+        "--rule breakeven)\n"
+    )
+
+
 def test_out_never_replaces_something_else(folder: Path) -> None:
     result = labsim(*FULL, "--out", "engine.log", cwd=folder)
     assert result.returncode == 2 and "engine.log" in result.stderr and "--force" in result.stderr
@@ -205,13 +235,13 @@ def test_errors_are_one_line(folder: Path, arguments: list[str], status: int, sa
 
 def test_an_unknown_target_is_no_error(folder: Path) -> None:
     made = report(*FULL, "--target", "org/Brand-New-9B", cwd=folder)
-    assert made["verdict"] == "measure-first" and made["breakeven"] == {
-        "1": None,
-        "32": pytest.approx(0.2 / 3),
-        "128": None,
-    }
+    assert made["verdict"] == "go" and made["breakeven"] == {"32": pytest.approx(0.2 / 3)}
+    made = report(*FULL, *POINTS, "--target", "org/Brand-New-9B", cwd=folder)
+    assert made["verdict"] == "measure-first"
+    assert made["breakeven"] == {"1": None, "32": pytest.approx(0.2 / 3), "128": None}
     times = [word for c in (1, 32, 128) for word in ("--step-times", f"{c}=10,12")]
-    assert report(*FULL, "--target", "org/Brand-New-9B", *times, cwd=folder)["verdict"] == "go"
+    gates = report(*FULL, *POINTS, "--target", "org/Brand-New-9B", *times, cwd=folder)["gates"]
+    assert gates[0]["name"] == "alpha" and gates[0]["passed"] is True
 
 
 def test_help_shows_an_example(folder: Path) -> None:
@@ -229,7 +259,7 @@ def test_the_same_plan_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch
             draft_checkpoint="org/head",
             gpu="h100",
             k=3,
-            concurrency=(1, 32, 128),
+            concurrency=(32,),
             acceptance=telemetry.read("engine.log"),
             baseline=rollout.benchmark("base.txt"),
             candidate=rollout.benchmark("spec.txt"),

@@ -243,6 +243,8 @@ def test_the_explorer_shows_the_figures() -> None:
     assert list(by_name) == ["EAGLE-3", "EAGLE-3 + fc_norm", "EAGLE-3 + norm_output", "EAGLE-3.1"]
     expected = [np.mean([one.drift.hidden_norm[d] for one in grid.of(PRE)]) for d in range(3)]
     assert by_name["EAGLE-3"].y == pytest.approx(expected, rel=1e-4)
+    alive = explorer.set(probe="conditional acceptance", drafts="one change at a time", depth=4)
+    assert "Of all places are right: EAGLE-3 0.50 to 0.08;" in alive.text  # 0.5 * 0.4^2
     assert "EAGLE-3.1 10.00 at depth 1, 10.00 at 3" in frame.text and frame.mark == (2, "trained to depth 2")
     with pytest.raises(ValueError, match="no interval to draw"):
         probe_by_probe(replace(grid, drafts=grid.drafts[:4]))

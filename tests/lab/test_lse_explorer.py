@@ -67,3 +67,18 @@ def test_unknown_names_are_refused() -> None:
         lse.row_of("flat")
     with pytest.raises(ValueError, match="case is 'hard'"):
         lse.prepared("hard")
+
+
+@pytest.mark.parametrize("scores", lse.ROWS)
+def test_three_ranks_end_with_the_softmax_of_the_row_and_begin_with_their_own(scores: str) -> None:
+    explorer = lse.three_ranks()
+    s, v = lse.row_of(scores)
+    for met, step in enumerate(lse.STEPS):
+        frame = explorer.set(step=step, scores=scores)
+        drawn = [y for one in frame.series for y in one.y]
+        assert len(frame.series) == 3
+        together = 8 * (met + 1)
+        expected = [s[:together].softmax(0)] + [s[at : at + 8].softmax(0) for at in range(together, 24, 8)]
+        assert drawn == pytest.approx(torch.cat(expected).tolist(), rel=1e-4)
+    assert drawn == pytest.approx(s.softmax(0).tolist(), rel=1e-4)
+    assert f"ranks 0 to 2: out {float(s.softmax(0) @ v):+.4f}" in frame.text

@@ -102,10 +102,28 @@ def test_latency_needs_more_tokens() -> None:
     assert computing == pytest.approx(1e-3 + 2 * tokens * 2 * 64 * 2 / 50e9)
 
 
+def test_a_ring_whose_kernels_are_slower_computes_longer_and_hides_more() -> None:
+    link = Link("quick", 4e9, 1e-5)
+    whole, slower = (Machine(1e12, link, link, 64, share) for share in (1.0, 0.8))
+    for passed in (forward, backward):
+        one, other = (passed(shape_of(4, 1), machine) for machine in (whole, slower))
+        assert one.blocks == 0
+        assert other.compute == pytest.approx(one.compute)
+        assert other.compute + other.blocks == pytest.approx(one.compute / 0.8)
+    slow = Link("slow", 4e7, 1e-5)
+    whole, slower = (Machine(1e12, slow, slow, 64, share) for share in (1.0, 0.8))
+    assert forward(shape_of(4, 1), slower).ring < forward(shape_of(4, 1), whole).ring
+    assert forward(shape_of(1, 4), whole) == forward(shape_of(1, 4), slower), "no ring, no blocks"
+    assert hides_from(8, 2, 64, 2, slower, link) < hides_from(8, 2, 64, 2, whole, link)
+
+
 def test_sums_and_bad_values() -> None:
-    assert Spent(1, 2, 3) + Spent(1, 1, 1) == Spent(2, 3, 4)
+    assert Spent(1, 2, 3, 4) + Spent(1, 1, 1) == Spent(2, 3, 4, 4)
+    assert Spent(1, 2, 3, 4).total == 10
     assert Spent(1, 2, 3).total == 6
     with pytest.raises(ValueError, match="bandwidth is 0"):
         Link("x", 0, 0)
+    with pytest.raises(ValueError, match=r"ring_efficiency is 1\.2"):
+        Machine(1, FREE, FREE, ring_efficiency=1.2)
     with pytest.raises(ValueError, match="per_node is 0"):
         Machine(1, FREE, FREE, 0)

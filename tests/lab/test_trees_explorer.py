@@ -71,6 +71,34 @@ def test_the_best_number_of_nodes_never_grows_with_the_batch(acceptance: float) 
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
 
 
+@pytest.mark.parametrize("acceptance", trees.ACCEPTANCES)
+@pytest.mark.parametrize("batch", [16, 32, 64])
+def test_long_context_makes_rows_cheap_again(acceptance: float, batch: int) -> None:
+    """The cache is read once per request, whatever the number of nodes, so its share falls on plain decoding too."""
+    found = [trees.best_at(acceptance, batch, context) for context in (1000, 4000, 16_000)]
+    assert [one.tree for one in found] == sorted(one.tree for one in found)
+    assert found[0].tree_nodes <= found[1].tree_nodes <= found[2].tree_nodes and found[0].tree < found[2].tree
+
+
+def test_what_needs_no_more_than_the_longest_path_depends_on_the_context() -> None:
+    """By hand from the cost model: 60 nodes, 7 deep, at 64 requests."""
+    cost, sixty = trees.serving_cost(), trees.best_trees(0.6, 60)[60]
+    for context in (1000, 4000):
+        whole = cost.tree_step_seconds(64, sixty.depth, 10, 61, 64 * context)
+        needed = whole / cost.step_seconds(64, 0, 64 * context)
+        assert trees.break_even_tokens(cost, sixty, 60, 64, context) == pytest.approx(needed)
+        assert (needed > sixty.depth + 1) == (context == 1000)
+
+
+def test_nothing_is_drawn_for_requests_that_do_not_fit() -> None:
+    """16.06 GB of weights, the draft's, and 131,072 B + the draft's cache per token, beside 5 % that stay free."""
+    assert 64 < trees.most_requests(4000) < 128 and trees.most_requests(1000) > 128
+    explorer = trees.chain_or_tree()
+    for (batch, context, *_), frame in explorer.frames.items():
+        empty = all(value is None for series in frame.series for value in series.y)
+        assert empty == (batch > trees.most_requests(context)) == ("do not fit" in frame.text)
+
+
 def test_the_frame_says_what_it_draws() -> None:
     explorer = trees.chain_or_tree()
     alone, crowd = (explorer.set(batch=batch, nodes=25, acceptance=0.6) for batch in (1, 128))
@@ -85,5 +113,5 @@ def test_the_frame_says_what_it_draws() -> None:
 def test_every_point_lies_inside_the_axis() -> None:
     explorer = trees.chain_or_tree()
     low, high = explorer.spec["yRange"]
-    drawn = [y for frame in explorer.frames.values() for series in frame.series for y in series.y]
+    drawn = [y for frame in explorer.frames.values() for series in frame.series for y in series.y if y is not None]
     assert low <= min(drawn) and max(drawn) <= high

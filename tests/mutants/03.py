@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import takewhile
 
 import numpy as np
+import torch
 
 from tests.mutants.harness import Answers, Wrong
 
@@ -58,6 +59,11 @@ def missing_by_overlap(p, q):
     """p minus the overlap, over the chance of a rejection."""
     overlap = [min(a, b) for a, b in zip(p, q, strict=True)]
     return [(a - o) / (1 - sum(overlap)) for a, o in zip(p, overlap, strict=True)]
+
+
+def in_torch(p, q):
+    left = (torch.tensor(p) - torch.tensor(q)).clamp(min=0)
+    return left / left.sum()
 
 
 def not_normalised(p, q):
@@ -190,6 +196,63 @@ def worst_ratio(p, q):
     return min(min(1, a / b) if b else 1 for a, b in zip(p, q, strict=True))
 
 
+# 03.7 a draft that does not draw
+
+
+def by_index(p, q):
+    x = q.index(max(q))
+    left = [a for i, a in enumerate(p) if i != x]
+    after = [a / sum(left) for a in left]
+    return p[x], [*after[:x], 0.0, *after[x:]]
+
+
+def by_a_point_mass(p, q):
+    """The rules of 03.1 and 03.2 with q all on one word."""
+    point = np.eye(len(q))[int(np.argmax(q))]
+    chance = float(np.minimum(p, point).sum())
+    left = np.clip(np.array(p) - point, 0, None)
+    return [chance, left / left.sum()]
+
+
+def first_choice_as_a_draw(p, q):
+    x = int(np.argmax(q))
+    return min(1, p[x] / q[x]), missing_amounts(p, q)
+
+
+def first_choice_by_overlap(p, q):
+    return one_minus_tv(p, q), by_index(p, q)[1]
+
+
+def first_choice_greedy(p, q):
+    return float(np.argmax(p) == np.argmax(q)), by_index(p, q)[1]
+
+
+def first_choice_redrawn(p, q):
+    return p[q.index(max(q))], p
+
+
+def first_choice_residual(p, q):
+    return p[q.index(max(q))], missing_by_overlap(p, q) if p != q else p
+
+
+def first_choice_unnormalised(p, q):
+    x = int(np.argmax(q))
+    return p[x], [a if i != x else 0 for i, a in enumerate(p)]
+
+
+def first_choice_from_q(p, q):
+    x = int(np.argmax(q))
+    return p[x], [0 if i == x else b / (1 - q[x]) for i, b in enumerate(q)]
+
+
+def first_choice_of_the_target(p, q):
+    return by_index(p, p)
+
+
+def chance_only(p, q):
+    return p[q.index(max(q))]
+
+
 # 03.5 a greedy step
 
 
@@ -319,7 +382,7 @@ ANSWERS = {
         ),
     ),
     "03.2": Answers(
-        right=(missing_amounts, missing_by_overlap),
+        right=(missing_amounts, missing_by_overlap, in_torch),
         wrong=(
             Wrong(not_normalised, "the residual is not renormalised"),
             Wrong(from_p, "redrawn from p"),
@@ -354,6 +417,20 @@ ANSWERS = {
             Wrong(distance, "this is the chance of a rejection"),
             Wrong(argmaxes_agree),
             Wrong(worst_ratio),
+        ),
+    ),
+    "03.7": Answers(
+        right=(by_index, by_a_point_mass),
+        wrong=(
+            Wrong(first_choice_as_a_draw, "judged as if it had been drawn"),
+            Wrong(first_choice_by_overlap, "the overlap of p and q"),
+            Wrong(first_choice_greedy, "kept if the target likes it best"),
+            Wrong(first_choice_redrawn, "redrawn from p"),
+            Wrong(first_choice_residual, "redrawn from max(0, p - q)"),
+            Wrong(first_choice_unnormalised, "what is left is not renormalised"),
+            Wrong(first_choice_from_q, "the draft's word is dropped from q instead of p"),
+            Wrong(first_choice_of_the_target),
+            Wrong(chance_only),
         ),
     ),
     "03.5": Answers(

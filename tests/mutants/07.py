@@ -53,6 +53,15 @@ def as_an_array(low, middle, high):
     return (x / np.sqrt((x**2).mean(axis=1, keepdims=True))).flatten()
 
 
+def eps_of_llama(low, middle, high):
+    return [v / math.sqrt(sum(u * u for u in part) / len(part) + 1e-5) for part in (low, middle, high) for v in part]
+
+
+def eps_of_qwen(low, middle, high):
+    x = np.array([low, middle, high])
+    return (x / np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-6)).flatten()
+
+
 def one_norm(low, middle, high):
     x = np.array([*low, *middle, *high])
     return x / np.sqrt((x**2).mean())
@@ -267,6 +276,8 @@ ANSWERS = {
             Wrong(of_unit_length, "unit length in place of unit size"),
             Wrong(layer_norm, "LayerNorm"),
             Wrong(high_alone, "only the high layer is normed"),
+            Wrong(eps_of_llama, "an eps put in"),
+            Wrong(eps_of_qwen, "a small eps put in"),
             Wrong(high_first),
             Wrong(by_the_largest),
         ),

@@ -411,6 +411,10 @@ def twice_as_many(length, memory, usable, fixed, per_token):
     return first_that_fits(length, memory, usable, fixed, per_token) or 128
 
 
+def up_to_32(length, memory, usable, fixed, per_token):
+    return next((1 << n for n in range(6) if fixed + per_token * length / (1 << n) <= usable * memory), 0)
+
+
 def half_as_many(length, memory, usable, fixed, per_token):
     return max(1, first_that_fits(length, memory, usable, fixed, per_token) // 2)
 
@@ -511,6 +515,7 @@ ANSWERS = {
             Wrong(weightless, "nothing is fixed"),
             Wrong(twice_as_many, "no limit"),
             Wrong(half_as_many),
+            Wrong(up_to_32),
         ),
     ),
 }

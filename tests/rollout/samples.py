@@ -7,6 +7,7 @@ from dataclasses import replace
 from labsim.rollout import PlanInput
 from labsim.telemetry.record import AcceptanceRecord, Bench
 
+POINTS = (1, 32, 128)
 SURVIVAL = (0.8, 0.6, 0.4)  # alpha 0.6, acceptance length 2.8
 
 
@@ -63,7 +64,7 @@ def inputs(**changes: object) -> PlanInput:
         "target": "meta-llama/Llama-3.1-8B-Instruct",
         "draft_checkpoint": "org/head",
         "k": 3,
-        "concurrency": (1, 32, 128),
+        "concurrency": (32,),
         "gpu": "h100",
         "context": 400,
         "acceptance": acceptance(),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labsim.rollout import plan
 from labsim.sim.acceptance import acceptance_length, convert_survival
 from labsim.sim.cost import cost_model
-from tests.rollout.samples import SURVIVAL, acceptance, bare_bench, inputs, spec_bench
+from tests.rollout.samples import POINTS, SURVIVAL, acceptance, bare_bench, inputs, spec_bench
 
 
 def test_the_published_table_is_reproduced() -> None:
@@ -28,7 +30,7 @@ def test_break_even_is_the_overhead_over_k() -> None:
 
 
 def test_measured_step_times_replace_the_model() -> None:
-    made = plan(inputs(step_times={32: (10.0, 16.0)}))
+    made = plan(inputs(concurrency=POINTS, step_times={32: (10.0, 16.0)}))
     assert made.points[1].alpha == pytest.approx(0.2) and made.points[1].origin == "your step times 10 and 16 ms"
     assert made.points[0].origin.startswith("cost model")
 
@@ -41,7 +43,7 @@ def test_an_unknown_target_has_no_break_even_and_a_hint() -> None:
     assert gate.passed is None and "--step-times" in gate.reason and gate.value == 0.58
     assert "did you mean 'Llama-3.1-8B'" in made.points[0].origin
     complete = plan(inputs(target="org/Lama-3.1-8B", concurrency=(1, 8), step_times={1: (10, 13), 8: (10, 14)}))
-    assert complete.verdict == "go" and complete.points[1].alpha == pytest.approx(0.4 / 3)
+    assert complete.gates[0].passed and complete.points[1].alpha == pytest.approx(0.4 / 3)
 
 
 def test_an_unknown_target_takes_the_step_ratio_of_the_benchmarks() -> None:
@@ -53,7 +55,7 @@ def test_an_unknown_target_takes_the_step_ratio_of_the_benchmarks() -> None:
 
 
 def test_an_unknown_draft_model_has_no_break_even() -> None:
-    made = plan(inputs(method="draft_model", draft_checkpoint="org/tiny"))
+    made = plan(inputs(method="draft_model", draft_checkpoint="org/tiny", concurrency=POINTS))
     assert made.points[0].alpha is None and "the draft" in made.points[0].origin
     assert plan(inputs(method="draft_model", draft_checkpoint="meta-llama/Llama-3.2-1B")).points[0].alpha > 0
 
@@ -77,25 +79,33 @@ def test_the_map_is_the_best_k_at_every_batch_size() -> None:
 
 def test_a_hopeless_draft_maps_to_zero() -> None:
     hopeless = acceptance(alpha=0.01, alpha_interval=(0, 0.02), survival=(0.02, 0.008, 0.002))
-    assert plan(inputs(acceptance=hopeless)).k_map == ((1, 128, 0),)
+    assert plan(inputs(acceptance=hopeless)).k_map == ((1, 32, 0),)
 
 
 def test_the_policy_alone_rejects_a_published_winner() -> None:
     """EAGLE on Llama-3.1-8B, K = 3: alpha 0.46 at 1.73x."""
     eagle = acceptance(alpha=0.4637, alpha_interval=(0.455, 0.472), survival=(0.675, 0.437, 0.279))
-    both = plan(inputs(acceptance=eagle, method="eagle"))
+    given = inputs(acceptance=eagle, method="eagle", concurrency=POINTS)
+    both = plan(given)
     assert both.verdict == "no-go" and both.policy_alone == "rejects a winner"
     said = "\n".join(both.disagreement)
     assert "1.73x" in said and "arXiv 2601.11580" in said and "--rule breakeven" in said and "1, 32, 128" in said
+    assert both.by_policy and "alpha by the policy of 0.55 alone" in both.decided_by
+    assert "--rule breakeven" in both.decided_by
     # (1 + 3 * .455) / 1.31 = 1.81 at concurrency 1
     assert "1.81x at concurrency 1" in said
-    governed = plan(inputs(acceptance=eagle, method="eagle", rule="breakeven"))
-    assert governed.verdict == "go" and governed.policy_alone == "rejects a winner"
+    governed = plan(replace(given, rule="breakeven"))
+    assert (
+        "lets break-even govern" not in governed.to_markdown() and "The policy alone rejects" not in governed.decided_by
+    )
+    assert governed.verdict_at == {1: "measure-first", 32: "go", 128: "measure-first"} and not governed.by_policy
+    assert governed.gates[0].passed and governed.policy_alone == "rejects a winner"
     assert governed.gates[0].limit == pytest.approx(0.303 + 0.05, abs=0.005)
 
 
 def test_the_policy_alone_accepts_a_loser() -> None:
-    made = plan(inputs(policy=0.2, acceptance=acceptance(alpha=0.3, alpha_interval=(0.29, 0.31))))
+    weak = acceptance(alpha=0.3, alpha_interval=(0.29, 0.31))
+    made = plan(inputs(policy=0.2, acceptance=weak, concurrency=POINTS))
     assert made.policy_alone == "accepts a loser" and made.verdict == "no-go"
     assert "concurrency 128" in made.disagreement[0]
 
@@ -112,8 +122,20 @@ def test_requests_that_do_not_fit_are_told() -> None:
 
 
 def test_concurrency_that_the_benchmarks_do_not_cover_is_told() -> None:
-    assert any("says nothing of 1, 128" in note for note in plan(inputs()).notes)
-    assert not any("says nothing of" in note for note in plan(inputs(concurrency=(32,))).notes)
+    made = plan(inputs(concurrency=POINTS))
+    assert made.verdict == "measure-first"
+    assert [g.name for g in made.gates if g.passed is None] == [
+        "latency at concurrency 1",
+        "latency at concurrency 128",
+    ]
+    assert made.verdict_at == {1: "measure-first", 32: "go", 128: "measure-first"}
+    assert made.decided_by == "go at 32; 1, 128: measure first"
+    assert "**Verdict: measure-first** (go at 32; 1, 128: measure first)" in made.to_markdown()
+    assert plan(inputs()).decided_by == ""
+    unstated = bare_bench(concurrency=None), spec_bench(concurrency=None)
+    assert plan(inputs(baseline=unstated[0], candidate=unstated[1])).verdict == "go"
+    several = plan(inputs(concurrency=POINTS, baseline=unstated[0], candidate=unstated[1]))
+    assert set(several.verdict_at.values()) == {"measure-first"}
 
 
 def test_a_benchmark_of_other_traffic_is_told() -> None:
@@ -125,4 +147,6 @@ def test_a_benchmark_of_other_traffic_is_told() -> None:
 def test_the_measured_step_ratio_stands_beside_the_model() -> None:
     (note,) = [n for n in plan(inputs()).notes if "Measured step ratio" in n]
     assert "R = 1.40" in note and "is 0.133" in note and "cost model" in note
+    # The model's R is 1.52 at 32: 8 % above; a margin of 0.05 covers 0.15 / 1.52 = 10 %.
+    assert "`--step-times 32=10.00,14.00`" in note and "8% above it, less than the margin covers (10%)" in note
     assert not any("Measured step ratio" in n for n in plan(inputs(baseline=bare_bench(itl_mean_ms=None))).notes)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import subprocess
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from labsim.rollout import plan
-from tests.rollout.samples import acceptance, inputs
+from tests.rollout.samples import POINTS, acceptance, inputs
 
 # Keys of vllm.config.SpeculativeConfig (0.28) that a plan may use; the engine refuses unknown ones.
 VLLM_KEYS = {
@@ -128,7 +131,7 @@ def test_the_batch_map_is_vllms() -> None:
 
 
 def test_benchmarks_cover_both_arms_at_every_point() -> None:
-    lines = made()["bench"].split("\n")
+    lines = made(concurrency=POINTS)["bench"].split("\n")
     flags = [options(line) for line in lines]
     assert [f["--max-concurrency"] for f in flags] == ["1", "32", "128"] * 2
     assert [f["--result-filename"].split("-")[0] for f in flags] == ["baseline"] * 3 + ["candidate"] * 3
@@ -162,9 +165,45 @@ def test_odd_names_survive_the_shell(name: str, engine: str) -> None:
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_the_document_prints_the_same_commands(engine: str) -> None:
     made_plan = plan(inputs(engine=engine, concurrency=(256,)))
-    blocks = made_plan.to_markdown().split("```")[1::2]
+    blocks = [block for block in made_plan.to_markdown().split("```")[1::2] if "#!" not in block]
     printed = [
         shlex.split(part.replace("\\\n", " ")) for block in blocks for part in block.removeprefix("bash").split("\n\n")
     ]
     lines = [line for text in made_plan.to_dict()["commands"].values() if text for line in text.split("\n")]
     assert {tuple(words) for words in printed} == {tuple(shlex.split(line)) for line in lines}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("arm", ["baseline", "candidate"])
+def test_a_script_measures_its_arm_from_start_to_end(tmp_path: Path, engine: str, arm: str) -> None:
+    """Run with stand-ins for server, client and curl that write down how they were called."""
+    made_plan = plan(inputs(engine=engine, concurrency=POINTS, target="org/na me"))
+    text = made_plan.to_dict()["scripts"][arm]
+    assert text in made_plan.to_markdown()
+    stand_in = """#!/bin/bash
+printf '%s\\n' "$(basename "$0") $*" >> calls
+case "$*" in *serve*org*--port*|*launch_server*)
+    trap 'echo stopped >> calls; exit 0' TERM
+    touch up
+    while :; do sleep 0.05; done;;
+esac
+"""
+    for name in ("vllm", "python"):
+        (tmp_path / name).write_text(stand_in)
+    (tmp_path / "curl").write_text("#!/bin/bash\n[ -e up ]\n")
+    (tmp_path / "sleep").write_text("#!/bin/bash\nexec /bin/sleep 0.05\n")
+    for name in ("vllm", "python", "curl", "sleep"):
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "arm.sh").write_text(text)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "arm.sh"], cwd=tmp_path, env=path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert "org/na me" in calls[0] and ("speculative" in calls[0]) == (arm == "candidate") and calls[-1] == "stopped"
+    files = [call.split("--result-filename ")[1] for call in calls if "--result-filename" in call]
+    assert files == [f"{arm}-c{c}-r{run}.json" for run in range(4) for c in POINTS]
+    loads = {re.search(r"--num-prompts (\d+) --max-concurrency (\d+)", call).groups() for call in calls[1:-1]}
+    assert loads == {("1000", "1"), ("1000", "32"), ("1280", "128")}
+    # A server that answers already is another one.
+    again = subprocess.run(["bash", "arm.sh"], cwd=tmp_path, env=path, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 1 and "stop the server" in again.stderr

@@ -115,8 +115,8 @@ def test_every_combination_of_missing_inputs(missing: tuple[bool, bool, bool], g
             candidate=spec_bench() if has_spec else (),
         )
     )
-    # Without a cost model nothing is known of break-even at 1 and 128; at 32 the pair itself gives it.
-    complete = has_base and has_spec and gpu is not None
+    # Without a cost model the pair itself gives break-even.
+    complete = has_base and has_spec
     assert made.verdict == ("go" if complete else "measure-first")
     for gate in made.gates:
         assert gate.passed is not False
@@ -183,6 +183,16 @@ def test_the_mix_must_not_talk_a_bad_log_up() -> None:
 def test_the_traffic_mix_flips_the_verdict(share: float) -> None:
     made = plan(inputs(traffic={"chat": 1 - share, "code": share}, alpha_by={"chat": 0.7, "code": 0.4}))
     assert made.verdict == ("go" if share <= 0.25 else "no-go")
+
+
+def test_an_upper_estimate_is_no_lower_bound() -> None:
+    """Measured at K = 3, asked at K = 5: the extension can fail, never pass."""
+    good = plan(inputs(k=5, candidate=(), rule="breakeven"))
+    assert good.gates[0].passed is None and "Measure at K=5" in good.gates[0].reason and not good.by_policy
+    bad = acceptance(alpha=0.1, alpha_interval=(0.09, 0.11), survival=(0.2, 0.07, 0.03))
+    assert plan(inputs(k=5, candidate=(), rule="breakeven", acceptance=bad)).gates[0].passed is False
+    document = good.to_markdown()
+    assert "the first 3 measured, then the last conditional acceptance again" in document
 
 
 def test_verdict_of_no_gates() -> None:

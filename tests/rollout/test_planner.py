@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 from itertools import product
+from math import ceil
 
 import pytest
 
 from labsim.rollout import PlanInput, plan
-from labsim.rollout.stages_live import drafts_to_decide
+from labsim.rollout.stages_live import drafts_of_a_canary, drafts_to_decide
 from labsim.sim.intervals import draft_acceptance_interval
-from tests.rollout.samples import SURVIVAL, acceptance, bare_bench, inputs, spec_bench
+from labsim.telemetry.record import Part, Unpooled
+from tests.rollout.samples import POINTS, SURVIVAL, acceptance, bare_bench, inputs, spec_bench
 
+SHIFTED = Unpooled(
+    "alpha shifts from 0.600 to 0.300 at 03-07 09:32:30: what comes after counts",
+    (Part("since 03-07 09:32:30", acceptance(alpha=0.3, alpha_interval=(0.29, 0.31), survival=(0.5, 0.3, 0.1))),),
+)
 NUMBER = re.compile(r"(?<![\w.#-])\d[\d,]*(?:\.\d+)?")
 TAG = re.compile(r"\[([^\]]+)\]")
 ORIGINS = ("your input", "default", "formula", "published", "cost model", "mean ITL of", "your step times")
@@ -38,7 +44,10 @@ def variants() -> list[PlanInput]:
         inputs(k=5),
         inputs(k=1, acceptance=acceptance(survival=None)),
         inputs(target="org/unknown"),
-        inputs(gpu=None, step_times={1: (10, 13)}),
+        inputs(gpu=None, concurrency=POINTS, step_times={1: (10, 13)}),
+        inputs(concurrency=POINTS),
+        inputs(acceptance=acceptance(unpooled=SHIFTED)),
+        inputs(acceptance=acceptance(unpooled=Unpooled("it holds several draft lengths (4, 7): give one log per K"))),
         inputs(traffic={"chat": 0.7, "code": 0.3}, alpha_by={"chat": 0.7, "code": 0.4}),
         inputs(traffic={"a": 2, "b": 1}, alpha_by={"a": acceptance(), "b": low}, traffic_shares="requests"),
         inputs(concurrency=(4000,), context=4000),
@@ -157,6 +166,10 @@ def test_drafts_to_decide_is_the_smallest_number() -> None:
     assert draft_acceptance_interval(SURVIVAL, needed).low >= 0.55 > draft_acceptance_interval(SURVIVAL, needed - 1).low
     # z^2 var(n) / K^2 / (alpha - limit)^2 = 3.84 * 1.36 / 9 / 0.0025 = 232
     assert needed == pytest.approx(232, rel=0.05)
+    # Real steps resemble one another, and a handful of requests decides nothing.
+    assert drafts_of_a_canary(plan(inputs())) == 1000
+    wide = plan(inputs(acceptance=acceptance(), policy=0.59))
+    assert drafts_of_a_canary(wide) == ceil(2.25 * drafts_to_decide(SURVIVAL, 0.59)) > 10_000
     assert drafts_to_decide(SURVIVAL, 0.6) is None and drafts_to_decide(SURVIVAL, 0.7) is None
 
 
@@ -192,6 +205,36 @@ def test_the_smaller_k_table() -> None:
 def test_defaults_and_inputs_are_told_apart() -> None:
     text = plan(inputs(policy=0.5, rule="policy")).to_markdown()
     assert "policy 0.5 [your input]" in text and "margin 0.05 [default]" in text and "`policy` [your input]" in text
+
+
+def test_what_must_not_be_pooled_reaches_the_verdict() -> None:
+    """0.6 before, 0.3 since: pooled it would pass break-even plus margin at 32 (0.22) with room, and the policy too."""
+    since = plan(inputs(acceptance=acceptance(unpooled=SHIFTED)))
+    assert (since.evidence.alpha, since.evidence.alpha_lower) == (0.3, 0.29)
+    assert since.verdict == "no-go" and "shifts from 0.600 to 0.300 at 03-07 09:32:30" in since.decided_by
+    assert since.commands.forced_acceptance is not None and "0.5, 0.3, 0.1" in str(since.commands.forced_acceptance)
+    assert since.gates[0].source == "lower bound from engine.log, since 03-07 09:32:30"
+    engines = Unpooled(
+        "alpha is 0.300 on 1 and 0.600 on 0: the worst one counts",
+        (Part("0", acceptance()), Part("1", SHIFTED.parts[0].record)),
+    )
+    worst = plan(inputs(acceptance=acceptance(unpooled=engines)))
+    assert worst.evidence.alpha == 0.3 and worst.evidence.origin == "engine.log, 1"
+    several = Unpooled("it holds several draft lengths (4, 7): give one log per K")
+    for known in (None, 3):
+        none = plan(inputs(acceptance=acceptance(k=None, survival=None, unpooled=several), acceptance_k=known))
+        assert none.verdict == "measure-first" and none.evidence.alpha is None
+        assert "several draft lengths (4, 7)" in none.gates[0].reason and "--alpha-k" not in none.gates[0].reason
+
+
+def test_files_of_a_long_path_are_named_by_their_last_part() -> None:
+    log, base = acceptance(files=("/a/very/long/path/engine.log",)), bare_bench("/a/very/long/path/base.txt")
+    made = plan(inputs(acceptance=log, baseline=base))
+    document = made.to_markdown()
+    assert document.count("/a/very/long/path") == 1 and "Measured files lie in `/a/very/long/path`" in document
+    assert made.files[0] == "/a/very/long/path/engine.log"
+    same = plan(inputs(acceptance=log, baseline=bare_bench("/other/engine.log"))).to_markdown()
+    assert "/a/very/long/path/engine.log" in same and "/other/engine.log" in same
 
 
 @pytest.mark.parametrize("name", ["we|ird.log", "two\nlines.log", "[x].log"])
@@ -238,7 +281,7 @@ def test_odd_file_names_do_not_break_the_tables(name: str) -> None:
         ({"traffic": {"chat": 1}, "alpha_by": {"chat": 1.5}}, "alpha_by chat is 1.5"),
         ({"traffic_shares": "token"}, "did you mean 'tokens'"),
         (
-            {"step_times": {8: (1, 2)}},
+            {"concurrency": POINTS, "step_times": {8: (1, 2)}},
             "step_times concurrency is 8; allowed: one of the concurrency points: 1, 32, 128",
         ),
         ({"step_times": {1: (0, 2)}}, "step_times at 1"),

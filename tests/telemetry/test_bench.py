@@ -169,4 +169,4 @@ def test_a_log_and_a_benchmark_count_the_traffic_once(tmp_path: Path) -> None:
     record = read([tmp_path / "server.log", tmp_path / "bench.txt"])
     assert_truth(record, TRUTH)
     assert record.bench.concurrency == 16
-    assert has_warning(record, "covers the same traffic")
+    assert has_warning(record, "lends its latencies only")

@@ -158,20 +158,27 @@ def test_mad_numbers_end_in_a_record_or_a_refusal(text: str) -> None:
 
 
 def test_a_line_of_many_megabytes_is_passed_over() -> None:
-    record = read_text(LOG + "accept" * 4_000_000 + "\n" + LOG)
+    record = read_text(LOG + "accept" * 4_000_000 + "\n" + LOG.replace("03-07", "03-08"))
     assert record.drafts == 2 * len(STEPS)
+
+
+def dated(log: str, number: int) -> str:
+    """The log as printed at another time: ten minutes later for each `number`."""
+    day, rest = divmod(number, 144)
+    return log.replace("03-07 09:3", f"{1 + day // 28:02d}-{1 + day % 28:02d} {rest // 6:02d}:{rest % 6}")
 
 
 def test_memory_stays_constant_on_a_long_log() -> None:
     class Repeated(io.RawIOBase):
-        """The same log over and over: 6 MB that never exist at once."""
+        """The same figures over and over, at other times: 6 MB that never exist at once."""
 
         def __init__(self) -> None:
-            self.left, self.block = 6, (LOG * (1_000_000 // len(LOG))).encode()
+            self.left, self.copies = 6, 1_000_000 // len(LOG)
 
         def read(self, count: int = -1) -> bytes:
             self.left -= 1
-            return self.block if self.left >= 0 else b""
+            first = (5 - self.left) * self.copies
+            return "".join(dated(LOG, first + i) for i in range(self.copies)).encode() if self.left >= 0 else b""
 
     tracemalloc.start()
     record = read_stream(Repeated())

@@ -30,7 +30,7 @@ def agent_length(claim: Claim, v: Values) -> Finding:
         f"{v.spread(pair)} times",
         compared(v[pair + ".low"], v[pair + ".high"], (low, high)),
         f"{v['06.decoded_ours']} over {v['06.decoded_theirs']} on {v['06.requests_decoded']} agent requests of a few "
-        f"hundred tokens; after minutes of training the same pair gives "
+        f"hundred tokens; after minutes of training such a pair gives "
         f"{v.spread('06.agent_length_ratio_claimed_pair')}, and training-time test alone, in MTP itself, "
         f"{v.spread('06.agent_length_ratio_ttt_alone')}",
     )
@@ -106,7 +106,7 @@ def activations_first(claim: Claim, v: Values) -> Finding:
         f"{v['12.gb_of_128k_on_one_rank']:.0f} GB",
         Verdict.REPRODUCED if weights and not row else Verdict.REFUTED,
         f"from {v['08.crossover_tokens_8b']:,.0f} tokens on activations outweigh what the parameters need; "
-        f"computed, not run",
+        f"computed, not run; states on disk, so that nothing of the target but embedding, norm and head lies beside it",
     )
 
 
@@ -261,7 +261,8 @@ def only_remedy(claim: Claim, v: Values) -> Finding:
         verdict,
         f"the draft of an 8B model {'fits' if enough else 'does not fit'} one H200 with both remedies; one of 1.5B "
         f"{'does not: it' if needed else 'does too: it'} holds {longest:,} tokens there, and 128K need "
-        f"{v['12.ranks_for_128k_checkpointing_141gb']} ranks in place of {v['12.ranks_for_128k_only_141gb']}",
+        f"{v['12.ranks_for_128k_checkpointing_141gb']} ranks in place of {v['12.ranks_for_128k_only_141gb']} "
+        f"(the target's states on disk; the pass that fills them needs the whole target once)",
     )
 
 

@@ -38,6 +38,15 @@ def acceptance(p: Probabilities, q: Probabilities) -> float:
     return sum(map(min, p, q))
 
 
+def first_choice(p: Probabilities, q: Probabilities) -> tuple[float, list[float]]:
+    """Chance to keep q's most likely word when it is proposed without chance, and the distribution after a rejection.
+
+    The word was certain to be proposed: its q is a point mass, so the chance is p of it, and the residual p without it.
+    """
+    word = max(range(len(q)), key=q.__getitem__)
+    return p[word], normalised([0.0 if x == word else chance for x, chance in enumerate(p)])
+
+
 def greedy_step(draft: Sequence[str], choices: Sequence[str]) -> list[str]:
     """Tokens that a greedy step emits."""
     n = 0

@@ -73,6 +73,11 @@ def norm_over_all(low: State, middle: State, high: State) -> list[float]:
     return rms_norm(whole, [1.0] * len(whole))
 
 
+def with_eps(low: State, middle: State, high: State, eps: float) -> list[float]:
+    """As in a model, whose norms never divide by zero."""
+    return [value for part in (low, middle, high) for value in rms_norm(part, [1.0] * len(part), eps)]
+
+
 def unit_length(x: State) -> list[float]:
     size = math.sqrt(sum(value * value for value in x))
     return [value / size for value in x]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..check import Check, Misconception
 from ..exercise import Exercise
 from .by_hand import (
@@ -10,9 +12,11 @@ from .by_hand import (
     emitted,
     fastest_k,
     fastest_with,
+    first_choice,
     greedy_step,
     longest_draft,
     matches,
+    normalised,
     residual,
     some_chances,
     some_pair,
@@ -22,6 +26,11 @@ from .by_hand import (
 )
 
 P, Q = [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]
+
+
+def best_word(q: Sequence[float]) -> int:
+    return max(range(len(q)), key=q.__getitem__)
+
 
 EXERCISES = (
     Exercise(
@@ -230,8 +239,81 @@ EXERCISES = (
             ],
         ),
         takeaway=(
-            "Acceptance is the overlap of two distributions, 1 - TV(p, q). It measures likeness, not how often "
-            "argmaxes agree."
+            "Acceptance of a drawn word is the overlap of two distributions, 1 - TV(p, q). It measures likeness, not "
+            "how often argmaxes agree."
+        ),
+    ),
+    Exercise(
+        id="03.7",
+        title="A draft that does not draw",
+        minutes=6,
+        difficulty="easy",
+        prompt=(
+            "The target samples from `p`. The draft does not draw: it always proposes its most likely word, the argmax "
+            "of `q` (there are no ties). Return the pair `(chance, after)`: the chance with which this word is kept, "
+            "and the distribution from which its replacement is drawn, so that exactly `p` comes out."
+        ),
+        hints=(
+            "Which probability has the word, seen from outside, of being proposed here? That number is its q.",
+            "The word comes every time: its q is 1, all others have 0. Put that into 03.1 and 03.2.",
+            "`x = q.index(max(q))`; kept with `p[x]`; after that `p` without x, divided by `1 - p[x]`",
+        ),
+        check=Check(
+            reference=first_choice,
+            cases=[
+                (P, Q),
+                (P, [0.5, 0.3, 0.2]),
+                ([0.5, 0.5, 0.0], [0.2, 0.2, 0.6]),
+                ([0.2, 0.3, 0.5], [0.1, 0.8, 0.1]),
+            ],
+            random_cases=some_pair,
+            misconceptions=[
+                Misconception(
+                    "judged as if it had been drawn",
+                    "q[x] is how often a *draw* would bring the word. This draft proposes it every time, so its q is "
+                    "1. With p/q and max(0, p - q) the word comes out too often.",
+                    wrong=lambda p, q: (min(1.0, p[best_word(q)] / q[best_word(q)]), residual(p, q)),
+                ),
+                Misconception(
+                    "the overlap of p and q",
+                    "1 - TV(p, q) is the acceptance of a draft that draws. Here one word is proposed, always the same.",
+                    wrong=lambda p, q: (acceptance(p, q), first_choice(p, q)[1]),
+                ),
+                Misconception(
+                    "kept if the target likes it best",
+                    "That is greedy decoding. This target samples: the word must come out with p of it, no more and "
+                    "no less.",
+                    wrong=lambda p, q: (float(best_word(p) == best_word(q)), first_choice(p, q)[1]),
+                ),
+                Misconception(
+                    "redrawn from p",
+                    "The rejected word would get its chance twice. After the rejection it is out.",
+                    wrong=lambda p, q: (p[best_word(q)], list(p)),
+                ),
+                Misconception(
+                    "redrawn from max(0, p - q)",
+                    "That residual belongs to a draw from q. Here q is 1 at one word and 0 elsewhere: what is left of "
+                    "p is all of it but that word.",
+                    wrong=lambda p, q: (p[best_word(q)], residual(p, q)),
+                ),
+                Misconception(
+                    "what is left is not renormalised",
+                    "A distribution sums to 1: divide by 1 - p[x].",
+                    wrong=lambda p, q: (p[best_word(q)], [0.0 if i == best_word(q) else a for i, a in enumerate(p)]),
+                ),
+                Misconception(
+                    "the draft's word is dropped from q instead of p",
+                    "The replacement is the target's: draw it from p without the word.",
+                    wrong=lambda p, q: (
+                        p[best_word(q)],
+                        normalised([0.0 if i == best_word(q) else b for i, b in enumerate(q)]),
+                    ),
+                ),
+            ],
+        ),
+        takeaway=(
+            "A word proposed without chance is accepted with p of it: as lossless, but its acceptance is no overlap. "
+            "With p = q a draw is always accepted, the first choice only with the largest p."
         ),
     ),
     Exercise(

@@ -23,6 +23,7 @@ from .drift_by_hand import (
     some_state,
     some_weights,
     unit_length,
+    with_eps,
 )
 
 _RIGHT = dict(CURVES)
@@ -130,6 +131,17 @@ EXERCISES = (
                     "LayerNorm",
                     "RMSNorm does not take the mean off.",
                     wrong=lambda low, middle, high: [v for part in (low, middle, high) for v in centred(part)],
+                ),
+                Misconception(
+                    "an eps put in",
+                    "A norm in a model adds an eps of 1e-5 or so under the root. Here it is 0, as the text says: each "
+                    "part then has a size of exactly 1.",
+                    wrong=lambda low, middle, high: with_eps(low, middle, high, 1e-5),
+                ),
+                Misconception(
+                    "a small eps put in",
+                    "That is nearly it: an eps of 1e-6 stands under the root. Here it is 0, as the text says.",
+                    wrong=lambda low, middle, high: with_eps(low, middle, high, 1e-6),
                 ),
                 Misconception(
                     "only the high layer is normed",

@@ -52,7 +52,7 @@ EXERCISES = (
             "`blocks` is a list of blocks, each a list of `(score, value)` pairs. Return `(out, lse)`: the "
             "softmax-weighted mean of all values, and the logarithm of the sum of all `exp(score)`. Go through the "
             "blocks once and keep three numbers only: the largest score so far, and two sums. Scores may be as large "
-            "as 1000 or as small as -1000."
+            "as 1000 or as small as -1000; compute in double precision, as Python's floats do."
         ),
         hints=(
             "Keep the largest score `top`, the sum of `exp(score - top)` and the sum of `exp(score - top) * value`. "
@@ -168,7 +168,10 @@ EXERCISES = (
                 ),
             ],
         ),
-        takeaway="A merge needs one guard, and before the subtraction: after it, the gradient is no number.",
+        takeaway=(
+            "A merge needs one guard, before the subtraction. (This check runs forward only: a guard behind it passes "
+            "here, and its gradient is no number.)"
+        ),
     ),
     Exercise(
         id="09.3",

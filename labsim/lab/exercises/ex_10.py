@@ -97,7 +97,7 @@ EXERCISES = (
                 ),
             ],
         ),
-        takeaway="Once keys travel, half of all turns have nothing to compute, and most of these are rank 0's.",
+        takeaway="After hop 0 half of all turns have nothing to compute: rank 0 never has, the last rank always.",
     ),
     Exercise(
         id="10.2",
@@ -243,7 +243,7 @@ EXERCISES = (
                 ),
             ],
         ),
-        takeaway="Forward it is (R-1)/R of all keys and values: nearly the same for every size of ring.",
+        takeaway="Forward it is (R-1)/R of all keys and values: half on two ranks, nearly all on many. It never falls.",
     ),
     Exercise(
         id="10.4",

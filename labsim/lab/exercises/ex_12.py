@@ -478,12 +478,14 @@ EXERCISES = (
                 (32_768, 141e9, 0.92, 30e9, 1e6),
                 (131_072, 80e9, 0.92, 76e9, 1e6),
                 (131_072, 80e9, 0.92, 12e9, 9e6),
+                (131_072, 80e9, 0.92, 12e9, 2.5e7),
             ],
             random_cases=hand.some_gpu,
             misconceptions=[
                 Misconception(
                     "weights are shared, too",
-                    "Every rank of a row has all of the draft's weights, gradients and moments.",
+                    "In this trainer every rank has all of the draft's weights, gradients and moments. (A sharded "
+                    "optimizer would divide the moments.)",
                     wrong=lambda length, memory, usable, fixed, per_token: hand.needed(
                         lambda n: (fixed + per_token * length) / n, usable * memory
                     ),

@@ -189,7 +189,7 @@ EXERCISES = (
                 ),
             ],
         ),
-        takeaway="The numbers on the line tell which version wrote it; `labsim alpha` decides line by line.",
+        takeaway="The numbers on a line mostly tell which version wrote it; where they do not, `labsim alpha` says so.",
     ),
     Exercise(
         id="15.3",
@@ -232,7 +232,7 @@ EXERCISES = (
                 ),
             ],
         ),
-        takeaway="An identity, so it also tells when a benchmark's ITL is something else: then the ratio does not fit.",
+        takeaway="Nearly an identity (ITL averages over chunks, TPOT over requests). Far off, ITL is something else.",
     ),
     Exercise(
         id="15.4",

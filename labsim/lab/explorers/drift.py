@@ -44,6 +44,11 @@ def probe_by_probe(grid: DriftGrid) -> Explorer:
             )
         trained = arms[0].ttt
         text = f"{probe[0].upper()}{probe[1:]} ({PROBES[probe][0]}), trained for {trained} steps: {'; '.join(said)}."
+        if probe == "conditional acceptance":
+            # Chains that are alive stand at easy places, so this share may rise while guesses get worse.
+            ends = {KIND_NAMES[arm.kind]: by_depth(grid, arm, "right guesses (marginal)")[:depth] for arm in arms}
+            fallen = "; ".join(f"{kind} {s[0].mean:.2f} to {s[-1].mean:.2f}" for kind, s in ends.items())
+            text += f" Only chains still alive count. Of all places are right: {fallen}."
         return Frame(
             series,
             text=text,

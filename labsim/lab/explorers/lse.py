@@ -18,6 +18,7 @@ ROWS = {
     "one loud key": lambda i: 0.8 * math.sin(2.4 * i) + (4.0 if i == 0 else 0.0),
     "rising": lambda i: 0.8 * math.sin(2.4 * i) + 0.15 * i,
 }
+STEPS = ("each rank for itself", "rank 0's piece has come to rank 1", "and both pieces to rank 2")
 BLOCKS, BLOCK_KEYS = 64, 8
 SHOWN = (1, 2, 4, 8, 16, 32, 64)
 DRAWN = tuple(name for name in PRECISIONS if name != "float16 outputs")
@@ -87,6 +88,45 @@ def a_row_in_blocks() -> Explorer:
         title="A row of scores, cut into blocks",
         x_label="key",
         y_label="share of the softmax",
+        y_range=(0.0, 1.0),
+    )
+
+
+def three_ranks() -> Explorer:
+    """Three ranks hold a third of the row each; their pieces meet one by one. Sliders: step, scores."""
+    ranks, share = 3, KEYS // 3
+    held = [range(rank * share, (rank + 1) * share) for rank in range(ranks)]
+
+    def frame(step: str, scores: str) -> Frame:
+        met = STEPS.index(step)  # ranks 0..met know of each other
+        s, v = row_of(scores)
+        parts = cut_row(s, v, share)
+        merged = accumulated(parts)
+        weights, said = [], []
+        for rank, keys in enumerate(held):
+            together = rank <= met
+            out, lse = merged[met] if together else parts[rank]
+            weights.append([float((s[key] - lse).exp()) for key in keys])
+            if not together or rank == met:
+                who = f"ranks 0 to {met}" if together and met else f"rank {rank}"
+                said.append(f"{who}: out {float(out):+.4f}, LSE {float(lse):.4f}")
+        whole = f"One softmax over the row: out {float(s.softmax(0) @ v):+.4f}, LSE {float(s.logsumexp(0)):.4f}."
+        text = f"{step}. {'; '.join(said)}. {whole}"
+        return Frame(
+            [
+                Series(f"rank {rank}", [key + 1 for key in keys], row, kind="points")
+                for rank, (keys, row) in enumerate(zip(held, weights, strict=True))
+            ],
+            text=text,
+            alt=f"A point for each key, by the rank that holds it: its share of what its rank has merged. {text}",
+        )
+
+    return explore(
+        frame,
+        {"step": Slider("step", STEPS), "scores": Slider("scores", tuple(ROWS), value="one loud key")},
+        title="Three ranks, a third of the keys each",
+        x_label="key",
+        y_label="share of what has been merged",
         y_range=(0.0, 1.0),
     )
 

@@ -1,12 +1,13 @@
 """Explorer of notebook 08: bytes of one training step per rank, by what they are, with the remedies in order.
 
-Every bar is `labsim.train.ttt.memory_peak.peak` of the draft beside Llama-3.1-8B; the target's own weights lie on the
-same GPU. Ranks are computed from the length of a shard.
+Every bar is `labsim.train.ttt.memory_peak.peak` of the draft of Llama-3.1-8B. The target's own weights lie on the same
+GPU, or elsewhere: its states then come from disk or from an engine. Ranks are computed from the length of a shard.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from ...sim.cost import weight_bytes
 from ...sim.drafts import EAGLE3_DRAFT_VOCAB, draft_layer
@@ -19,6 +20,7 @@ from ..explorer import Explorer, Frame, Reference, Series, Slider, explore
 from ..memory_lab import grouped
 
 TARGET, GPU = "llama-3.1-8b", "h100"
+HERE = "on the same GPU"
 LENGTHS = (4096, 16_384, 32_768, 65_536, 131_072, 262_144)
 STEPS = (1, 4, 7)
 RANKS = (1, 2, 4, 8, 16)
@@ -56,18 +58,22 @@ def draft_of(target: str = TARGET, draft_vocab: int = EAGLE3_DRAFT_VOCAB) -> Dra
 
 
 def bytes_per_rank() -> Explorer:
-    """Stacked bars in GB. Sliders: length, TTT steps, ranks, draft vocabulary, attention."""
+    """Stacked bars in GB. Sliders: length, TTT steps, ranks, draft vocabulary, attention, where the target lies."""
     model, chip = find_model(TARGET), find_gpu(GPU)
     beside = weight_bytes(model, model.dtype)
     usable = USABLE * chip.memory_gb
 
-    def frame(length: int, ttt: int, ranks: int, draft_vocab: int, attention: str) -> Frame:
+    @cache
+    def steps(length: int, ttt: int, ranks: int, draft_vocab: int, attention: str) -> dict[str, dict[str, float]]:
         setting = StepSetting(positions=length, ttt=ttt, sequence_parallel=ranks, attention=attention)
         shape = draft_of(draft_vocab=draft_vocab)
-        bars = {
-            name: grouped(dict(peak(shape, replace(setting, **changed)).parts)) | {"target": beside}
-            for name, changed in REMEDIES.items()
+        return {
+            name: grouped(dict(peak(shape, replace(setting, **changed)).parts)) for name, changed in REMEDIES.items()
         }
+
+    def frame(length: int, ttt: int, ranks: int, draft_vocab: int, attention: str, target: str) -> Frame:
+        there = {"target": beside if target == HERE else 0.0}
+        bars = {name: parts | there for name, parts in steps(length, ttt, ranks, draft_vocab, attention).items()}
         series = [
             Series(label, list(bars), [parts[part] / 1e9 for parts in bars.values()], kind="stack")
             for part, label in NAMES.items()
@@ -81,7 +87,7 @@ def bytes_per_rank() -> Explorer:
         )
         text = (
             f"{length:,} tokens, {ttt} steps, {ranks} rank{'s' if ranks > 1 else ''}, N = {draft_vocab:,}, {attention} "
-            f"attention: {totals['as it is']:,.1f} GB per rank, most of it {NAMES[largest]}. "
+            f"attention, target {target}: {totals['as it is']:,.1f} GB per rank, most of it {NAMES[largest]}. "
             f"{totals['chunked logits']:,.1f} GB with chunked logits, {totals['and checkpointing']:,.1f} GB with "
             f"checkpointing too: {verdict}."
         )
@@ -100,6 +106,7 @@ def bytes_per_rank() -> Explorer:
             "ranks": Slider("ranks that share a row (SP)", RANKS),
             "draft_vocab": Slider("draft vocabulary N", (8000, 32_000, model.vocab), value=32_000, unit="tokens"),
             "attention": Slider("attention", ("fused", "naive")),
+            "target": Slider("the target's weights", (HERE, "elsewhere")),
         },
         title=f"One training step of an EAGLE-3 draft beside {model.name}",
         x_label="what is done about it",

@@ -15,7 +15,8 @@ LOGS = DATA / "telemetry"
 def traffic_mix() -> Explorer:
     """Lower bound of alpha and its limit over the share of code; sliders for share, concurrency and the ruling limit.
 
-    Chat and code are two measured logs; every point is a whole `rollout.plan`.
+    Chat and code are two measured logs; every point is a whole `rollout.plan`. The verdict shown is alpha's: latency
+    has to be measured at each concurrency by itself.
     """
     return explore(
         _frame,
@@ -35,7 +36,8 @@ def _frame(code: float, concurrency: int, rule: str) -> Frame:
     plans = [_plan(share, concurrency, rule) for share in SHARES]
     gates = [next(gate for gate in one.gates if gate.name == "alpha") for one in plans]
     chosen = SHARES.index(code)
-    gate, verdict = gates[chosen], plans[chosen].verdict
+    gate = gates[chosen]
+    verdict = {True: "go", False: "no-go", None: "measure-first"}[gate.passed]
     text = (
         f"{code:.0%} code at concurrency {concurrency}: alpha at least {gate.value:.3f}, limit {gate.limit:.3f} "
         f"({rule}): {verdict}."

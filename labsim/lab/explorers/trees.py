@@ -1,9 +1,10 @@
-"""Explorer of notebook 04: what a node gains and what it costs, for a chain and for a tree, by batch size.
+"""Explorer of notebook 04: what a node gains and what it costs, for a chain and for a tree, by batch and context.
 
 The tree is the best one for a draft whose first guess is right with chance `acceptance`, and of whose remaining mass
 each further guess takes the share `NEXT_SHARE`: nodes are added in the order of their path chances. The chain is the
 same draft without second guesses. Step times come from the cost model of Llama-3.1-8B on one H100 under SGLang, whose
 overheads are fitted on public runs of both kinds (`data/calibration`); they include what branching itself costs.
+Requests whose caches do not fit beside the weights have no step to time, and nothing is drawn for them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from functools import cache
 
 from ...sim.acceptance import expected_tokens_geometric
 from ...sim.cost import CostModel, cost_model
+from ...sim.memory import requests_that_fit
 from ..explorer import Explorer, Frame, Reference, Series, Slider, explore
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
-NODES = (2, 4, 8, 16, 25, 40, 60)
+NODES = (4, 8, 25, 60)
+CONTEXTS = (1000, 4000, 8000, 16_000)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8)
-AXIS = (*range(1, 11), 12, 14, 16, 20, 25, 32, 40, 50, 60)
+AXIS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 40, 60)
 NEXT_SHARE = 0.5
 TOP_K, MAX_DEPTH, CONTEXT = 10, 7, 1000  # EAGLE-2's defaults; tokens of context per request
+GPU, MODEL = "h100", "llama-3.1-8b"
 
 
 @dataclass(frozen=True)
@@ -87,25 +91,38 @@ class Best:
 
 
 @cache
-def best_at(acceptance: float, batch: int) -> Best:
+def best_at(acceptance: float, batch: int, context: int = CONTEXT) -> Best:
     """Over all lengths and sizes up to the largest on the axis."""
     cost, trees = serving_cost(), best_trees(acceptance, AXIS[-1])
-    k = max(range(1, 17), key=lambda k: chain_speedup(cost, acceptance, k, batch))
-    n = max(range(2, AXIS[-1] + 1), key=lambda n: tree_speedup(cost, trees[n], n, batch))
-    return Best(k, chain_speedup(cost, acceptance, k, batch), n, tree_speedup(cost, trees[n], n, batch))
+    chains = {k: chain_speedup(cost, acceptance, k, batch, context) for k in range(1, 17)}
+    grown = {n: tree_speedup(cost, trees[n], n, batch, context) for n in range(2, AXIS[-1] + 1)}
+    k, n = max(chains, key=chains.__getitem__), max(grown, key=grown.__getitem__)
+    return Best(k, chains[k], n, grown[n])
+
+
+def break_even_tokens(cost: CostModel, tree: Grown, nodes: int, batch: int, context: int = CONTEXT) -> float:
+    """Tokens per step at which a tree is as fast as plain decoding: its step's time over a plain step's."""
+    return tree.length / tree_speedup(cost, tree, nodes, batch, context)
 
 
 @cache
 def serving_cost() -> CostModel:
-    return cost_model("h100", "llama-3.1-8b", "eagle3", engine="sglang")
+    return cost_model(GPU, MODEL, "eagle3", engine="sglang")
+
+
+@cache
+def most_requests(context: int) -> int:
+    """How many requests of that context fit on the GPU beside target and draft."""
+    return requests_that_fit(GPU, MODEL, context, engine="sglang")
 
 
 def chain_or_tree() -> Explorer:
-    """Speedup over verified nodes; sliders for batch, nodes and the acceptance of the first guess."""
+    """Speedup over verified nodes; sliders for batch, context, nodes and the acceptance of the first guess."""
     return explore(
         _frame,
         {
             "batch": Slider("batch", BATCHES, unit="requests"),
+            "context": Slider("context of each request", CONTEXTS, unit="tokens"),
             "nodes": Slider("nodes", NODES, value=25, unit="per request"),
             "acceptance": Slider("chance of the first guess", ACCEPTANCES, value=0.6),
         },
@@ -118,19 +135,21 @@ def chain_or_tree() -> Explorer:
     )
 
 
-def _frame(batch: int, nodes: int, acceptance: float) -> Frame:
+def _frame(batch: int, context: int, nodes: int, acceptance: float) -> Frame:
     cost, trees = serving_cost(), best_trees(acceptance, AXIS[-1])
-    chain = [chain_speedup(cost, acceptance, k, batch) for k in AXIS]
+    if batch > most_requests(context):
+        return _no_room(batch, context)
+    chain = [chain_speedup(cost, acceptance, k, batch, context) for k in AXIS]
     # A tree of one node is the chain of one.
-    tree = [chain[0] if n == 1 else tree_speedup(cost, trees[n], n, batch) for n in AXIS]
-    here, best = tree_speedup(cost, trees[nodes], nodes, batch), best_at(acceptance, batch)
-    kv = batch * CONTEXT
-    needed = cost.tree_step_seconds(batch, trees[nodes].depth, TOP_K, nodes + 1, kv) / cost.step_seconds(batch, 0, kv)
+    tree = [chain[0] if n == 1 else tree_speedup(cost, trees[n], n, batch, context) for n in AXIS]
+    here, best = tree_speedup(cost, trees[nodes], nodes, batch, context), best_at(acceptance, batch, context)
+    needed = break_even_tokens(cost, trees[nodes], nodes, batch, context)
     winner = "tree" if best.tree_wins else "chain"
     text = (
-        f"Batch {batch}, first guess right {acceptance:.0%}: a tree of {nodes} nodes emits {trees[nodes].length:.2f} "
-        f"tokens per step and breaks even at {needed:.2f}: {here:.2f}x. Best tree: {best.tree_nodes} nodes, "
-        f"{best.tree:.2f}x; best chain: K = {best.chain_nodes}, {best.chain:.2f}x. The {winner} wins."
+        f"Batch {batch}, {context:,} tokens of context each, first guess right {acceptance:.0%}: a tree of {nodes} "
+        f"nodes emits {trees[nodes].length:.2f} tokens per step and breaks even at {needed:.2f}: {here:.2f}x. Best "
+        f"tree: {best.tree_nodes} nodes, {best.tree:.2f}x; best chain: K = {best.chain_nodes}, {best.chain:.2f}x. The "
+        f"{winner} wins."
     )
     return Frame(
         [
@@ -144,3 +163,11 @@ def _frame(batch: int, nodes: int, acceptance: float) -> Frame:
         alt=f"Two curves over the number of nodes, each with one summit; three marked points. {text}",
         mark=(nodes, f"{nodes} nodes"),
     )
+
+
+def _no_room(batch: int, context: int) -> Frame:
+    text = (
+        f"{batch} requests with {context:,} tokens of context each do not fit: beside the weights of target and draft "
+        f"one {GPU.upper()} holds {most_requests(context)} of them. Take a smaller batch or a shorter context."
+    )
+    return Frame([Series("chain", AXIS, [None] * len(AXIS))], text=text, alt=f"An empty figure. {text}")

@@ -37,8 +37,8 @@ QUESTIONS = (
     Question(
         id="03.q2",
         title="token 57",
-        text="Greedy, with and without a draft: the answers part at token 57. There the target's two best logits "
-        "are `17.203414` and `17.203411`. Which report do you write?",
+        text="Greedy, in float32, with and without a draft: the answers part at token 57. There the target's two best "
+        "logits are `17.203414` and `17.203411`. Which report do you write?",
         options=(
             Option(
                 "Speculation changes the text: a bug in the acceptance rule.",
@@ -47,8 +47,9 @@ QUESTIONS = (
             ),
             Option(
                 "A tie: one forward over five rows rounds differently from one over a single row.",
-                "The target itself does not know better there. The page lets a gap below 0.0001 pass, and stops for "
-                "anything larger.",
+                "The target itself does not know better there. In float32 the page lets a gap below 0.0001 pass, and "
+                "stops for anything larger; in bfloat16 such logits come in steps of 0.125, and a gap of that size is "
+                "a tie too.",
                 right=True,
             ),
             Option(
@@ -60,6 +61,7 @@ QUESTIONS = (
         numbers={
             "0.000003": "17.203414 - 17.203411",
             "0.0001": "1e-4",
+            "0.125": "16 * 2**-7",
         },
     ),
     Question(

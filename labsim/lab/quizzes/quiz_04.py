@@ -59,8 +59,8 @@ QUESTIONS = (
     Question(
         id="04.q3",
         title="sixty nodes for everybody",
-        text="A tree of 60 nodes gives 2.4x for one request on this H100. With 64 requests at once it breaks even "
-        "at 9.4 tokens per step, and its longest path has 8 tokens with the target's own. What helps?",
+        text="A tree of 60 nodes gives 2.4x for one request on this H100. With 64 requests of 1,000 tokens at once it "
+        "breaks even at 9.4 tokens per step, and its longest path has 8 tokens with the target's own. What helps?",
         options=(
             Option(
                 "A better draft.",
@@ -69,18 +69,20 @@ QUESTIONS = (
             ),
             Option(
                 "Fewer nodes per request.",
-                "A node is one row per request. At batch 64 the rows are arithmetic that the GPU has to do; what "
-                "remains is a short chain of the same head.",
+                "A node is one row per request. With 64 short requests rows are arithmetic that the GPU has to do; "
+                "what remains is a short chain of the same head. (Reading long caches hides rows: with 4,000 tokens "
+                "each it breaks even at 6.0.)",
                 right=True,
             ),
             Option(
                 "A larger batch, to use the GPU better.",
-                "It is used: the tree of every request brings 61 rows. More requests raise break-even further; with "
-                "one request it is 1.9 tokens.",
+                "It is used: the tree of every request brings 61 rows. More requests of this length raise break-even "
+                "further; with one it is 1.9 tokens.",
             ),
         ),
         numbers={
             "9.4": "eagle2_break_even_tokens_batch_64",
+            "6.0": "eagle2_break_even_tokens_batch_64_context_4000",
             "0.47": "eagle2_speedup_batch_64",
             "1.9": "eagle2_break_even_tokens_batch_1",
         },

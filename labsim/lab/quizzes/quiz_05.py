@@ -13,7 +13,7 @@ QUESTIONS = (
             Option(
                 "The draft is never told which token was chosen: it should read t + 1 and guess t + 2.",
                 "The last state already holds the next token, so these rows teach it the head that exists. Its job "
-                "is the token after: 17 % right without being told, 25 % once told, for a mere linear probe.",
+                "is the token after: 16 % right without being told, 23 % once told, for a mere linear probe.",
                 right=True,
             ),
             Option(
@@ -28,8 +28,8 @@ QUESTIONS = (
             ),
         ),
         numbers={
-            "17 %": "probe_after_untold_from_last",
-            "25 %": "probe_after_told_from_last",
+            "16 %": "probe_after_untold_from_last",
+            "23 %": "probe_after_told_from_last",
         },
     ),
     Question(
@@ -63,25 +63,25 @@ QUESTIONS = (
             Option(
                 "Because 0.99⁵ is 0.95, nearly nothing is lost; the rest must be a bug.",
                 "Two things are wrong with the product: the served answers are not those of training (there these "
-                "words cover 88 %), and rare words come in clusters.",
+                "words cover 82 %), and rare words come in clusters.",
             ),
             Option(
                 "A chain ends at the first word that the head cannot say, and served text has more of those.",
-                "99 % in training is 88 % on held-out answers. On the page the chosen vocabulary caps chains of 5 "
-                "at 4.83 tokens, the whole one at 5.72 (answers end).",
+                "99 % in training is 82 % on held-out answers. On the page the chosen vocabulary caps chains of 5 "
+                "at 4.52 tokens, the whole one at 5.86 (answers end).",
                 right=True,
             ),
             Option(
                 "A perfect draft is never short: the target fills in what the head cannot say.",
                 "It does, and thereby ends the step: everything drafted behind that place is thrown away. The cap "
-                "is 4.83.",
+                "is 4.52.",
             ),
         ),
         numbers={
             "0.95": "0.99**5",
-            "88 %": "their_coverage_of_held_out",
-            "4.83": "cap_of_the_chosen_vocabulary",
-            "5.72": "cap_of_the_whole_vocabulary",
+            "82 %": "their_coverage_of_held_out",
+            "4.52": "cap_of_the_chosen_vocabulary",
+            "5.86": "cap_of_the_whole_vocabulary",
         },
     ),
     Question(
@@ -92,8 +92,8 @@ QUESTIONS = (
         options=(
             Option(
                 "Only the acceptance length can tell: compare it with that of training, on known questions.",
-                "The worst wiring on the page falls to 1.00 tokens per step, what no draft at all gives, with the same "
-                "text. Lossless decoding hides a sick draft.",
+                "The worst wiring on the page loses nearly all that the draft gains, with the same text. Lossless "
+                "decoding hides a sick draft.",
                 right=True,
             ),
             Option(
@@ -105,8 +105,5 @@ QUESTIONS = (
                 "Halves swapped, layers shifted, d2t ignored: all shapes fit, and no error comes.",
             ),
         ),
-        numbers={
-            "1.00": "worst_wiring_length",
-        },
     ),
 )

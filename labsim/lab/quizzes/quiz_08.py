@@ -36,7 +36,8 @@ QUESTIONS = (
         options=(
             Option(
                 "Shard weights and optimizer over more GPUs.",
-                "That divides the small part. The large one, activations and logits, stays where it is.",
+                "That divides the small part of a row this long; on rows of some thousand tokens it is worth doing. "
+                "The large one, activations and logits, stays where it is.",
             ),
             Option(
                 "Sequence parallelism over 16 GPUs.",

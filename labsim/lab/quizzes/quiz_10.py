@@ -86,7 +86,7 @@ QUESTIONS = (
         options=(
             Option(
                 "The loss curve shows it at once.",
-                "6 labels of some 4,000 are wrong. No curve shows so few.",
+                "6 labels of some 4,000 are wrong. Count them, or compare with one rank; do not wait for a curve.",
             ),
             Option(
                 "A handful of labels is wrong: those at the seams.",
@@ -101,6 +101,35 @@ QUESTIONS = (
             Option(
                 "It is right as long as the layout is contiguous.",
                 "Contiguous shards have seams as well, one per rank instead of two.",
+            ),
+        ),
+    ),
+    Question(
+        id="10.q5",
+        title="keys and their gradients exchanged",
+        text="A hand-written backward, everything in float32. At each hop a rank sends the keys on, and the gradients "
+        "dk behind them. On one rank the two sends stand in the other order. Messages have no names. What do you see?",
+        options=(
+            Option(
+                "The job hangs.",
+                "Every message meets a receiver, in the order of posting. Nobody waits for ever; a hang needs ranks "
+                "that wait for each other.",
+            ),
+            Option(
+                "An error: a tensor that nobody asked for.",
+                "Keys and dk have one shape and one type, so a receiver cannot tell them apart. In bfloat16 dk would "
+                "be wider, and only then might somebody complain.",
+            ),
+            Option(
+                "A loss that explodes at the first step.",
+                "The forward is not touched: output and loss of this step are exact. What a wrong gradient does "
+                "to later steps is another matter.",
+            ),
+            Option(
+                "Output and loss are right. dq, dk and dv are wrong, and nothing is said.",
+                "The next rank computes its hop against gradients, takes keys for gradients, and passes both on. "
+                "Compare every gradient with dense attention, or name each message and agree on the name.",
+                right=True,
             ),
         ),
     ),

@@ -47,8 +47,9 @@ QUESTIONS = (
                 right=True,
             ),
             Option(
-                "It cannot be told from one line.",
-                "It can: only one of the two readings makes K a whole number.",
+                "It cannot be told from this line.",
+                "It can: only one of the two readings makes K a whole number here. (At a rate of 1/2 both would; "
+                "then it takes more lines.)",
             ),
         ),
         numbers={
