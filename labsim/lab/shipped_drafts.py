@@ -28,9 +28,8 @@ class Shipped:
 
     Attributes:
         ttt: unrolled steps of its training; 1 is training without training-time test, 0 a draft that feeds no state.
-        steps, tokens: optimiser steps, and tokens of the rows that they read.
-        answer_tokens: different answer tokens in its data.
-        began: the draft that the training went on from, "" for none.
+        steps, tokens: optimiser steps of all its trainings, and tokens of the rows that they read.
+        answer_tokens: different answer tokens in the data of the last one.
     """
 
     kind: str
@@ -40,7 +39,6 @@ class Shipped:
     steps: int
     tokens: int
     answer_tokens: int
-    began: str
 
     @property
     def name(self) -> str:
@@ -57,7 +55,6 @@ class Shipped:
             "answer tokens": self.answer_tokens,
             "steps": self.steps,
             "tokens read": self.tokens,
-            "began as": self.began or "a new draft",
         }
 
 
@@ -72,22 +69,26 @@ def first_shipped(target: Target, *kinds: str) -> Shipped | None:
         except ValueError:
             continue
         document = json.loads((directory / "recipe.json").read_text(encoding="utf-8"))
-        began = str(document.get("start_from") or "").rstrip("/").rpartition("/")[2]
         drafter = load_drafter(kind, target)
         assert drafter is not None
-        return Shipped(kind, drafter, *_told(kind, document), began)
+        return Shipped(kind, drafter, *_told(kind, document))
     print(f"No {' or '.join(kinds)} draft comes with the course for {target.name}; it is left out.")
     return None
 
 
 def _told(kind: str, document: dict[str, Any]) -> tuple[int, int, int, int, int]:
-    """parameters, ttt, steps, tokens, answer tokens: the two trainers write them down differently."""
+    """parameters, ttt, steps, tokens, answer tokens: the two trainers write them down differently.
+
+    A draft that was begun from another one has that one's steps behind it too.
+    """
     recipe = document["recipe"]
     if kind == "small":
         tokens = document["training_tokens"]
         return document["parameters"], 0, document["steps"], tokens * recipe["epochs"], tokens
-    result = document["result"]
-    return result["parameters"], recipe["ttt"], result["steps"], result["tokens"], document["training_answer_tokens"]
+    result, before = document["result"], document.get("begin")
+    _, _, steps, tokens, _ = _told(kind, before) if before and "result" in before else (0,) * 5
+    told = result["parameters"], recipe["ttt"], result["steps"] + steps, result["tokens"] + tokens
+    return *told, document["training_answer_tokens"]
 
 
 def agent_prompts(target: Target, count: int, seed: int, max_new_tokens: int) -> list[list[int]]:

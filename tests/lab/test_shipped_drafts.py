@@ -32,14 +32,14 @@ def test_the_first_kind_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch, 
         "recipe": {"ttt": 1},
         "result": {"parameters": 5, "steps": 6, "tokens": 7},
         "training_answer_tokens": 8,
-        "start_from": "somewhere/nano-older/",
     }
+    recipe["begin"] = json.loads(json.dumps(recipe)) | {"training_answer_tokens": 2}
     (tmp_path / "drafts" / "nano-mtp" / "recipe.json").write_text(json.dumps(recipe))
     monkeypatch.setattr("labsim.drafts.load.data_directory", lambda: tmp_path)
     monkeypatch.setattr(shipped_drafts, "load_drafter", lambda *_: object())
     one = first_shipped(NANO, "eagle3", "mtp")
-    assert one and (one.parameters, one.ttt, one.steps, one.tokens, one.answer_tokens) == (5, 1, 6, 7, 8)
-    assert one.name == "MTP, without TTT" and one.training["began as"] == "nano-older"
+    assert one and (one.parameters, one.ttt, one.steps, one.tokens, one.answer_tokens) == (5, 1, 12, 14, 8)
+    assert one.name == "MTP, without TTT"
     assert first_shipped(NANO, "eagle3", "eagle3.1") is None
     assert "No eagle3 or eagle3.1 draft comes with the course for nano" in capsys.readouterr().out
 
