@@ -106,7 +106,7 @@ BUGS = (
         "loss weighed over all places",
         "trainer",
         "labsim/train/ttt/loss.py",
-        "    weight_P = weighed_P / over_ranks(weighed_P.sum()).clamp(min=1)",
+        "    weight_P = weighed_P.to(entropies_P) / over_ranks(weighed_P.sum()).clamp(min=1)",
         "    weight_P = torch.ones_like(entropies_P) / len(entropies_P)",
         ("tests/train/test_ttt_loss.py::test_a_packed_row_is_its_documents",),
     ),

@@ -74,7 +74,7 @@ def test_a_false_number_shows() -> None:
 def falsified(text: str) -> list[str]:
     """The number with another last digit, another first digit, and of twice the size."""
     digits = [index for index, letter in enumerate(text) if letter.isdigit()]
-    last, first = digits[-1], next(index for index in digits if text[index] != "0")
+    last, first = digits[-1], next((index for index in digits if text[index] != "0"), digits[0])
     swapped = [text[:at] + str((int(text[at]) + 3) % 9 + 1) + text[at + 1 :] for at in (last, first)]
     decimals = len(text.partition(".")[2])
     return [one for one in (*swapped, f"{2 * float(text.replace(',', '')):.{decimals}f}") if one != text]

@@ -208,7 +208,7 @@ TRAINING = (
     Mutant(
         "loss divided by the number of ranks",
         "labsim.train.ttt.loop:add_gradients",
-        "part.view_as(parameter).clone()",
+        "part.view_as(parameter)",
         "part.view_as(parameter) / mesh.size",
         "training",
         "a sum over ranks taken for a mean: gradients off by a factor",
