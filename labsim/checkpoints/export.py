@@ -22,7 +22,7 @@ from ..drafts.eagle_dialects import DraftConfig
 from ..drafts.heads import HeadsConfig
 from ..models.files import emptied_on_failure, write_atomically
 from ..models.paths import expanded
-from ..models.weights import opened, tensor_bytes, weight_files
+from ..models.weights import DTYPES, opened, tensor_bytes, weight_files
 from .doctor import examine
 from .layers import inside, read_layers
 from .on_disk import OnDisk, read_directory
@@ -30,7 +30,6 @@ from .public_files import check_exportable, method, public_config, public_tensor
 from .sizes import described, fitted
 from .target import TargetFacts, target_facts
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 EMBEDDING = "model.embed_tokens.weight"
 
 

@@ -55,6 +55,13 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
 @click.option("--optimizer", type=click.Choice(["adamw", "muon"]), default="adamw", show_default=True)
 @click.option("--matrix-learning-rate", type=click.FloatRange(min=0, min_open=True), default=4e-3, help="Muon's.")
+@click.option(
+    "--weight-decay",
+    type=click.FloatRange(min=0),
+    default=0.01,
+    show_default=True,
+    help="Decoupled; long trainings with muon want about 0.1, or the attention saturates.",
+)
 @click.option("--step-decay", type=click.FloatRange(0, 1, min_open=True), default=0.8, show_default=True)
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
 @click.option("--intermediate-size", type=click.IntRange(min=0), default=0, help="Feed-forward width; 0: the target's.")

@@ -32,11 +32,10 @@ from safetensors import safe_open
 
 from ..models.config import read_json
 from ..models.files import DIGEST_LETTERS, digest, write_atomically
-from ..models.weights import opened, tensor_bytes
+from ..models.weights import DTYPES, opened, tensor_bytes
 from .source import StateSource, TargetStates
 
 DOCUMENTS_PER_SHARD, TOKENS_PER_SHARD = 32, 1 << 17
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 @dataclass(frozen=True)

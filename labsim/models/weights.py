@@ -19,6 +19,8 @@ from safetensors.torch import load_file, save
 from .config import ModelConfig
 
 NAMED_IN_ERRORS = 6
+# As options and settings files call them.
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 # Narrower ones are quantised: their numbers mean nothing without the scales beside them.
 WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 

@@ -65,7 +65,8 @@ class AnswerSettings:
     """What all answers of a directory have in common.
 
     `weights` is a fingerprint of the target's (`labsim.features.store`): a name may stand for other weights tomorrow.
-    None in directories that are older than that.
+    `dtype` is what the target computed in; greedy answers in another one part at near-ties. None in directories that
+    are older than these two.
     """
 
     target: str
@@ -75,6 +76,7 @@ class AnswerSettings:
     seed: int
     top_logprobs: int = 0
     weights: str | None = None
+    dtype: str | None = None
 
 
 class AnswerStore:
@@ -95,6 +97,8 @@ class AnswerStore:
                     f"{settings.weights}): it was trained or fetched anew since; give another --out"
                 )
             wanted = asdict(settings)
+            if found.dtype is None:
+                wanted["dtype"] = None
             differing = [f"{k} {v}" for k, v in asdict(found).items() if k != "weights" and v != wanted[k]]
             if differing:
                 raise ValueError(f"{directory} holds answers made with {', '.join(differing)}; give another --out")
@@ -141,6 +145,7 @@ def read_settings(directory: Path) -> AnswerSettings:
         seed=found.whole("seed", -(2**63), 2**64),
         top_logprobs=found.whole("top_logprobs", 0, LARGEST_SIZE, 0),
         weights=found.text("weights", None),
+        dtype=found.text("dtype", None),
     )
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,15 @@ def test_a_damaged_shard_and_other_settings_are_refused(tmp_path: Path) -> None:
         read_answers(tmp_path / "elsewhere")
 
 
+def test_answers_of_another_precision_are_not_mixed_in(tmp_path: Path) -> None:
+    AnswerStore(tmp_path, replace(SETTINGS, dtype="bf16"))
+    with pytest.raises(ValueError, match="made with dtype bf16; give another --out"):
+        AnswerStore(tmp_path, replace(SETTINGS, dtype="fp32"))
+    # Directories that are older than the note go on.
+    AnswerStore(tmp_path / "old", SETTINGS)
+    AnswerStore(tmp_path / "old", replace(SETTINGS, dtype="fp32"))
+
+
 def test_a_kill_while_merging_leaves_each_answer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = AnswerStore(tmp_path, SETTINGS)
     fill_store(store, some_answers(6), shard_size=2)
@@ -259,6 +269,9 @@ def test_the_command_does_each_prompt_once(directory: Path, tmp_path: Path) -> N
     more = generate(directory, write_prompts(tmp_path / "b.jsonl", 8), out, "--max-new-tokens", "9")
     assert (more["answers"], more["new_answers"]) == (8, 3)
     after = {a.key: a for a in read_answers(out)}
+    assert first["settings"]["dtype"] == "fp32" and read_settings(out).dtype == "fp32"
+    narrow = generate(directory, tmp_path / "a.jsonl", tmp_path / "bf16", "--max-new-tokens", "9", "--dtype", "bf16")
+    assert narrow["settings"]["dtype"] == read_settings(tmp_path / "bf16").dtype == "bf16"
     assert before.items() <= after.items()
     assert more["answer_tokens"] == sum(len(a.answer_ids) for a in after.values())
     text = "".join(chr(32 + i) if i != VOCAB - 1 else "?" for i in after["chat-0003", 0].prompt_ids)

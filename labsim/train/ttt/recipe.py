@@ -25,6 +25,8 @@ class TTTRecipe:
             target's distribution, renormalised; "drop" leaves it out. It counts as wrong in every accuracy.
         optimizer: "adamw", or "muon", which trains the layer's matrices by Muon at `matrix_learning_rate` and the rest
             by AdamW: on little data about half the steps for the same acceptance.
+        weight_decay: decoupled, times the learning rate. Every Muon step has the same size: without decay the weights
+            grow with the number of steps, and attention saturates.
         warm_up: share of the steps over which the learning rate rises; then half a cosine down to zero.
         clip: largest gradient norm.
         bf16: matrix products in bfloat16; weights, moments, softmax and loss stay in fp32.
@@ -74,6 +76,8 @@ class TTTRecipe:
             raise ValueError(f"warm_up is {self.warm_up}; it is a share of the steps, from 0 to below 1")
         if min(self.learning_rate, self.matrix_learning_rate, self.clip) <= 0 or not 0 < self.step_decay <= 1:
             raise ValueError("learning rates and clip are above 0, step_decay above 0 and at most 1")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay is {self.weight_decay}; right is at least 0")
 
     @property
     def weights(self) -> list[float]:
