@@ -14,6 +14,7 @@ from .options import (
     SEED,
     TTT_STEPS,
     GivenPath,
+    Tokens,
     given,
     print_json,
     progress_bar,
@@ -63,7 +64,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--checkpointing", is_flag=True, help="Recompute activations in backward: less memory, more time.")
 @click.option(
     "--logit-chunk",
-    type=click.IntRange(min=0),
+    type=Tokens(min=0),
     default=0,
     help="Logits of so many places at a time, made again in backward: far less memory on long rows; 0: all at once.",
 )
