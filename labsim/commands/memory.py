@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def command(name: str, gpu: str | None, probing: bool, device: str | None, as_js
     """Bytes of one training step per rank, by what they are; the verdict for a GPU; remedies in order.
 
     \b
-    labsim memory --target llama-3.1-8b --draft eagle3 --seq 131072 --ttt 7 --sp 8 --json
+    labsim memory --target llama-3.1-8b --draft eagle3 --seq 128K --ttt 7 --sp 8 --json
     labsim memory --target smollm2 --draft eagle3.1 --seq 8192 --draft-vocab-size 4096 --probe
     """
     from ..models.smollm2 import TargetUnavailable
@@ -229,25 +230,35 @@ def shown(report: dict[str, object]) -> str:
     """The report as text."""
     lines = []
     if "per_rank" in report:
-        for attention, parts in report["per_rank"].items():  # type: ignore[attr-defined]
-            lines.append(f"{attention} attention, per rank, at its worst moment ({parts['moment']}):")
-            lines += [f"  {name:<12}{amount(value)}" for name, value in parts.items() if name != "moment"]
+        # The one that is judged: the other's thousands of GB would only be read by mistake.
+        attention = report["setting"]["attention"]  # type: ignore[index]
+        parts = report["per_rank"][attention]  # type: ignore[index]
+        lines.append(f"{attention} attention, per rank, at its worst moment ({parts['moment']}):")
+        bytes_of = {name: value for name, value in parts.items() if name != "moment"}
+        lines += [f"  {name:<12}{said}" for name, said in zip(bytes_of, amounts(bytes_of.values()), strict=True)]
     else:
         found = report["probe"]
         how = "extrapolated from " if report["probe"]["extrapolated"] else "run: "  # type: ignore[index]
         ran = ", ".join(f"{row['positions']} tokens {row['peak'] / 1e6:,.1f} MB" for row in found["rows"])  # type: ignore[index]
         lines.append(f"one step on {found['device']}, {how}{ran}")  # type: ignore[index]
-        for name in ("saved", "step", "weights", "moments", "target", "states", "total"):
-            lines.append(f"  {name:<12}{amount(found[name])}")  # type: ignore[index]
+        named = ("saved", "step", "weights", "moments", "target", "states", "total")
+        said = amounts(found[name] for name in named)  # type: ignore[index]
+        lines += [f"  {name:<12}{one}" for name, one in zip(named, said, strict=True)]
         lines.append(f"  {report['dominates']} are the larger part")
     gpu = report["gpu"]
     lines.append(f"{gpu['name']}, {gpu['usable_bytes'] / 1e9:.1f} GB usable: {report['verdict']}")  # type: ignore[index]
-    for remedy in report["what_to_do"]:  # type: ignore[attr-defined]
+    remedies = report["what_to_do"]
+    totals = amounts(remedy["bytes"]["total"] for remedy in remedies)  # type: ignore[attr-defined]
+    for remedy, total in zip(remedies, totals, strict=True):  # type: ignore[call-overload]
         note = "" if remedy["measured"] or remedy["sp"] == 1 else "  (computed, not measured)"
         verdict = "fits" if remedy["fits"] else "does not fit"
-        lines.append(f"  + {remedy['remedy']:<28}{amount(remedy['bytes']['total'])}  {verdict}{note}")
+        lines.append(f"  + {remedy['remedy']:<28}{total}  {verdict}{note}")
     return "\n".join(lines)
 
 
-def amount(value: float) -> str:
-    return f"{value / 1e9:>12,.3f} GB"
+def amounts(values: Iterable[float]) -> list[str]:
+    """A column of gigabytes: megabytes are told beside a few GB, not beside thousands."""
+    column = [value / 1e9 for value in values]
+    largest = max(column, default=0.0)
+    digits = 3 if largest < 100 else 1 if largest < 10_000 else 0
+    return [f"{value:>12,.{digits}f} GB" for value in column]
