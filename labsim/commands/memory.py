@@ -204,7 +204,13 @@ def described(parts: object, extra: float, moment: str) -> dict[str, object]:
 def verdict_of(judged: Verdict, without: Verdict, extra: float) -> dict[str, object]:
     """The verdict and every remedy tried, each on top of those before it; `without` the target's weights beside it."""
     sentence = judged.sentence
-    if not judged.enough and without.enough:
+    if extra > judged.usable:
+        sentence = (
+            f"does not fit: {extra / 1e9:.1f} GB on each rank are the target's weights, and neither a shorter row nor "
+            "another draft makes room for them. Without them, its states on disk (labsim train --features; "
+            f"--no-target-weights here), it {without.sentence}"
+        )
+    elif not judged.enough and without.enough:
         sentence += (
             f". {extra / 1e9:.1f} GB on each rank are the target's weights: without them, its states on disk (labsim "
             f"train --features; --no-target-weights here), it {without.sentence}"

@@ -146,6 +146,15 @@ def writing_to(out: Path) -> Iterator[None]:
             lock.release()
 
 
+def keep_the_draft(out: Path, checkpoint: str, fresh: bool) -> None:
+    """ValueError where `--out` holds a draft and no training to go on with, unless it may be replaced."""
+    if not fresh and (out / "model.safetensors").exists() and not (out / checkpoint).exists():
+        raise ValueError(
+            f"{out} holds a draft and no training to go on with, and it would be replaced: give another --out, or "
+            "--fresh"
+        )
+
+
 @contextmanager
 def making(out: Path) -> Iterator[None]:
     """`make_writable`; where the work fails, what was made for it and is still empty is gone again."""

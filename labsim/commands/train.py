@@ -16,6 +16,7 @@ from .options import (
     GivenPath,
     Tokens,
     given,
+    keep_the_draft,
     print_json,
     progress_bar,
     writing_to,
@@ -166,11 +167,7 @@ def run(
         raise ValueError(f"unknown domain {unknown[0]!r} in --domains (known: {', '.join(DOMAINS)})")
     mesh = places["mesh"]
     if mesh.world.rank == 0:
-        if not fresh and (out / "model.safetensors").exists() and not (out / NAME).exists():
-            raise ValueError(
-                f"{out} holds a draft that no training has left there, and it would be replaced: give another --out, "
-                "or --fresh"
-            )
+        keep_the_draft(out, NAME, fresh)
         for name in (NAME, "loss.csv", "held_out.csv") if fresh else ():
             (out / name).unlink(missing_ok=True)
     mesh.world.meet("old state is gone")

@@ -73,6 +73,7 @@ def test_a_target_that_fills_the_gpu_is_named_with_the_way_out() -> None:
     asked = ("--target", "llama-3.3-70b", "--seq", "131072", "--gpu", "h100")
     verdict = document(*asked)["verdict"]
     assert "141.1 GB on each rank are the target's weights" in verdict and "--features" in verdict
+    assert "fewer steps" not in verdict, "nothing about the row makes room"
     assert verdict.endswith(document(*asked, "--no-target-weights")["verdict"])
     assert "--features" not in document("--target", "llama-3.1-8b", "--seq", "131072", "--gpu", "h100")["verdict"]
 
