@@ -16,9 +16,7 @@ LIMIT = 4096
 
 @click.command("breakeven")
 @cost_options
-@click.option(
-    "--context", type=Tokens(min=1), default=1000, show_default=True, help="Tokens in each request's KV cache."
-)
+@click.option("--context", type=Tokens(), default=1000, show_default=True, help="Tokens in each request's KV cache.")
 @click.option("--alpha", type=float, help="Your accepted/drafted rate: adds speedup and the concurrency where it ends.")
 def command(
     gpu: str,

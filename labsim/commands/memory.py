@@ -11,7 +11,7 @@ import click
 
 from ..sim.hardware import find_gpu
 from .memory_shapes import shape_of, shape_of_config
-from .options import RANKS, ROW_TOKENS, TTT_STEPS, Tokens, given, print_json, wrong_values_exit_2
+from .options import RANKS, ROW_TOKENS, TTT_STEPS, TokenRange, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..train.ttt.memory import StepSetting
@@ -28,7 +28,7 @@ HOW = "closed form, checked within 10 % against counted live bytes of the traine
 @click.option("--ttt", type=TTT_STEPS, default=7, show_default=True, help="Unrolled steps.")
 @click.option("--sp", type=RANKS, default=1, show_default=True, help="Ranks that share a row.")
 @click.option("--rows", type=click.IntRange(1, 4096), default=1, show_default=True, help="Packed rows per step.")
-@click.option("--places", type=Tokens(min=1), help="Tokens of the row that are answers. Default: all.")
+@click.option("--places", type=TokenRange(min=1), help="Tokens of the row that are answers. Default: all.")
 @click.option(
     "--dtype", type=click.Choice(["bf16", "fp32"]), default="bf16", show_default=True, help="Of the products."
 )
@@ -43,7 +43,7 @@ HOW = "closed form, checked within 10 % against counted live bytes of the traine
     is_flag=False,
     flag_value=1024,
     default=0,
-    type=Tokens(min=0),
+    type=TokenRange(min=0),
     help="Logits of so many places at a time (1024 without a number).",
 )
 @click.option("--target-weights/--no-target-weights", default=True, help="Whether the target lies on the same GPU.")

@@ -40,32 +40,39 @@ def spelled_out(length: object) -> object:
     return f"{float(short[1]) * 1024 ** ('KM'.index(short[2].upper()) + 1):.15g}"
 
 
-class Tokens(click.IntRange):
-    """A length in tokens, 131072 or 128K."""
+class _Length:
+    """Reads 128K before the type of click that comes next in line does."""
 
     name = "tokens"
+    kind: type[int] | type[float] = int
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         value = spelled_out(value)
         try:
-            int(value)  # type: ignore[call-overload]
+            self.kind(value)
         except ValueError:
-            self.fail(f"{value!r} is no length in tokens; right is a whole number, such as 131072 or 128K", param, ctx)
+            what = "whole number" if self.kind is int else "number"
+            self.fail(f"{value!r} is no length in tokens; right is a {what}, such as 131072 or 128K", param, ctx)
         return super().convert(value, param, ctx)
 
 
-class MeanTokens(click.types.FloatParamType):
+class Tokens(_Length, click.types.IntParamType):
+    """A length in tokens, 131072 or 128K; what it may be is told by whoever takes it."""
+
+
+class TokenRange(_Length, click.IntRange):
+    """A length in tokens between two others."""
+
+
+class MeanTokens(_Length, click.types.FloatParamType):
     """A mean length in tokens, 300, 37.5 or 8K."""
 
-    name = "tokens"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        return super().convert(spelled_out(value), param, ctx)
+    kind = float
 
 
 # Beyond these nothing is trained; a slip of the keyboard would be computed for hours.
 TTT_STEPS = click.IntRange(1, 64)
-ROW_TOKENS = Tokens(8, LONGEST_CONTEXT)
+ROW_TOKENS = TokenRange(8, LONGEST_CONTEXT)
 RANKS = click.IntRange(1, 4096)
 
 

@@ -104,9 +104,7 @@ class StepTimes(click.ParamType):
 @click.option("--gpu", help="a100, h100, h200, b200, ... Without it break-even is unknown.")
 @click.option("--tensor-parallel", type=int, help="GPUs per replica. Default: as few as hold the weights.")
 @click.option("--dtype", help="Weights: bf16, fp8, ... Default: as published for the model.")
-@click.option(
-    "--context", type=Tokens(min=1), default=1000, show_default=True, help="Tokens in each request's KV cache."
-)
+@click.option("--context", type=Tokens(), default=1000, show_default=True, help="Tokens in each request's KV cache.")
 @click.option("--alpha-from", multiple=True, metavar="FILE...", help="Telemetry of the draft: logs, /metrics, JSON.")
 @click.option("--alpha-k", type=int, help="K at which that telemetry was made, where it does not say.")
 @click.option("--baseline-bench", multiple=True, metavar="FILE...", help="Benchmark without speculation.")

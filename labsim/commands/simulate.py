@@ -37,9 +37,7 @@ MAX_CONCURRENCY, MAX_REQUESTS, MAX_TOKENS = 4096, 50_000, 100_000
     show_default=True,
     help="Lag-1 correlation of accepted counts within a request. Chat has about 0.27.",
 )
-@click.option(
-    "--token-budget", type=Tokens(min=1), default=2048, show_default=True, help="Prompt tokens per step, at most."
-)
+@click.option("--token-budget", type=Tokens(), default=2048, show_default=True, help="Prompt tokens per step, at most.")
 @click.option("--no-prefill", is_flag=True, help="Prompts are processed elsewhere.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def command(

@@ -14,7 +14,7 @@ from .options import (
     SEED,
     TTT_STEPS,
     GivenPath,
-    Tokens,
+    TokenRange,
     given,
     keep_the_draft,
     print_json,
@@ -65,7 +65,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--checkpointing", is_flag=True, help="Recompute activations in backward: less memory, more time.")
 @click.option(
     "--logit-chunk",
-    type=Tokens(min=0),
+    type=TokenRange(min=0),
     default=0,
     help="Logits of so many places at a time, made again in backward: far less memory on long rows; 0: all at once.",
 )

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from labsim.cli import LONGEST_LINE, LONGEST_VALUE, labsim, main
-from labsim.commands.options import GivenPath, MeanTokens, NumberList, Tokens
+from labsim.commands.options import GivenPath, MeanTokens, NumberList, TokenRange, Tokens
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -43,7 +43,7 @@ def test_a_length_in_tokens_may_be_given_in_k() -> None:
         assert one.type.convert("2K", one, None) == one.type.convert("2048", one, None) == expected, name
         with pytest.raises(click.BadParameter):
             one.type.convert("2Q", one, None)
-    assert Tokens(8).convert("128k", None, None) == 128 * 1024 and Tokens(8).convert("1M", None, None) == 1 << 20
+    assert TokenRange(8).convert("128k", None, None) == 128 * 1024 and Tokens().convert("1M", None, None) == 1 << 20
     assert MeanTokens().convert("1.5K", None, None) == 1536 and MeanTokens().convert("37.5", None, None) == 37.5
     assert NumberList(int, tokens=True).convert("512,4K", None, None) == (512, 4096)
 
