@@ -15,9 +15,12 @@ export OMP_WAIT_POLICY ?= PASSIVE
 setup:
 	@$(SETUP)
 
+# Code in cells wraps as text does: an explorer's call need not be scrolled.
+LAB_CONFIG = $(CURDIR)/labsim/lab/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}
+
 lab: setup
 	@$(BIN)/labsim doctor
-	@JUPYTER_PREFER_ENV_PATH=1 $(BIN)/jupyter lab --ip=127.0.0.1 $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" \
+	@JUPYTER_CONFIG_PATH="$(LAB_CONFIG)" JUPYTER_PREFER_ENV_PATH=1 $(BIN)/jupyter lab --ip=127.0.0.1 $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Two tests at a time on one thread each: what two cores do best.

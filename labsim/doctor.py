@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import platform
 import re
@@ -16,7 +17,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +46,25 @@ def examine(told: Callable[[str, int, int], object] = lambda what, done, total: 
     `told` hears before each one what is looked at, how many are done, and of how many: torch alone takes seconds.
     """
     findings = []
-    for done, check in enumerate(CHECKS):
-        told(check.__name__.removeprefix("check_"), done, len(CHECKS))
-        findings.append(check())
+    with others_quiet():
+        for done, check in enumerate(CHECKS):
+            told(check.__name__.removeprefix("check_"), done, len(CHECKS))
+            findings.append(check())
     return findings
+
+
+@contextmanager
+def others_quiet() -> Iterator[None]:
+    """IPython and Matplotlib speak of a home that cannot be written as they are imported; the findings say it once."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def can_run(findings: list[Finding]) -> bool:

@@ -111,3 +111,7 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     finding = doctor.check_cache()
     assert not finding.ok and finding.optional
     assert finding.detail.endswith("0.3 GB free; SmolLM2 needs 0.9")
+
+
+def test_a_home_that_cannot_be_written_is_told_by_the_findings_alone() -> None:
+    assert run_doctor(HOME="/proc/nohome", MPLCONFIGDIR="").stderr == ""

@@ -40,6 +40,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     labsim alpha server.log
     labsim alpha before.prom after.prom --json
     journalctl -u vllm | labsim alpha -
+    kubectl logs -l app=vllm --tail=-1 --prefix | labsim alpha -
     """
     try:
         with _progress_bar(files) as progress:

@@ -9,14 +9,14 @@ from ..sim.errors import check_probability, check_whole
 from ..sim.memory import requests_that_fit
 from ..sim.speedup import paying_ranges
 from .model_options import cost_options
-from .options import MAX_K, print_json, wrong_values_exit_2
+from .options import MAX_K, Tokens, print_json, wrong_values_exit_2
 
 LIMIT = 4096
 
 
 @click.command("breakeven")
 @cost_options
-@click.option("--context", type=int, default=1000, show_default=True, help="Tokens in each request's KV cache.")
+@click.option("--context", type=Tokens(), default=1000, show_default=True, help="Tokens in each request's KV cache.")
 @click.option("--alpha", type=float, help="Your accepted/drafted rate: adds speedup and the concurrency where it ends.")
 def command(
     gpu: str,

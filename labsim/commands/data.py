@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, GivenPath, make_writable, print_json, progress_bar, writing_to, wrong_values_exit_2
+from .options import (
+    SEED,
+    GivenPath,
+    TokenRange,
+    make_writable,
+    print_json,
+    progress_bar,
+    writing_to,
+    wrong_values_exit_2,
+)
 
 LOG_SECONDS = 30
 
@@ -58,7 +67,7 @@ def prompts(out: Path, seed: int, **counts: int) -> None:
     help="JSONL of prompts; may be given several times.",
 )
 @click.option("--out", type=GivenPath(file_okay=False, path_type=Path), required=True, help="Directory of answers.")
-@click.option("--max-new-tokens", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--max-new-tokens", type=TokenRange(min=1), default=200, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, help="Answers per prompt.")
 @click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import NumberList, given, print_json, progress_bar, wrong_values_exit_2
+from .options import NumberList, TokenRange, given, print_json, progress_bar, wrong_values_exit_2
 
 LEGEND = """by depth: survival is P(at least so many accepted), conditional the share of those before that pass too;
 hidden_norm is the size (root mean square) of the state handed on; shares of attention, 0 to 1, which overlap:
@@ -18,10 +18,10 @@ sink_mass on the sink token, recent_mass on the nearest tokens, self_mass on the
     "--data", default="chat,code,agent", show_default=True, help="Domains of the held-out prompts, or JSONL files."
 )
 @click.option("--k", type=click.IntRange(1, 64), default=7, show_default=True, help="Drafted tokens per step.")
-@click.option("--context", type=NumberList(int), help="Prompt lengths in tokens. Default: the prompts' own.")
+@click.option("--context", type=NumberList(int, tokens=True), help="Prompt lengths, 512,4K. Default: the prompts' own.")
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Each draws its own prompts.")
 @click.option("--prompts-per-seed", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--max-new-tokens", type=click.IntRange(min=2), default=128, show_default=True)
+@click.option("--max-new-tokens", type=TokenRange(min=2), default=128, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option(
     "--template", default="own", show_default=True, help="Chat template: own, none, headers, llama3, ... or a file."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import SEED, GivenPath, NumberList, given, print_json, wrong_values_exit_2
+from .options import SEED, GivenPath, NumberList, Tokens, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..decode.compare import Comparison
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     type=NumberList(int),
     help="A tree grown where the draft is confident: depth,top-k,nodes, such as 5,4,16.",
 )
-@click.option("--max-new-tokens", type=int, default=200, show_default=True)
+@click.option("--max-new-tokens", type=Tokens(), default=200, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--top-k", type=int, default=0, help="Sample among the k likeliest tokens; 0 is all.")
 @click.option("--top-p", type=float, default=1.0, help="Sample among the likeliest tokens with this much mass.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 
 from ..sim.hardware import find_gpu
 from .memory_shapes import shape_of, shape_of_config
-from .options import RANKS, ROW_TOKENS, TTT_STEPS, given, print_json, wrong_values_exit_2
+from .options import RANKS, ROW_TOKENS, TTT_STEPS, TokenRange, given, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..train.ttt.memory import StepSetting
@@ -27,7 +28,7 @@ HOW = "closed form, checked within 10 % against counted live bytes of the traine
 @click.option("--ttt", type=TTT_STEPS, default=7, show_default=True, help="Unrolled steps.")
 @click.option("--sp", type=RANKS, default=1, show_default=True, help="Ranks that share a row.")
 @click.option("--rows", type=click.IntRange(1, 4096), default=1, show_default=True, help="Packed rows per step.")
-@click.option("--places", type=click.IntRange(min=1), help="Tokens of the row that are answers. Default: all.")
+@click.option("--places", type=TokenRange(min=1), help="Tokens of the row that are answers. Default: all.")
 @click.option(
     "--dtype", type=click.Choice(["bf16", "fp32"]), default="bf16", show_default=True, help="Of the products."
 )
@@ -42,7 +43,7 @@ HOW = "closed form, checked within 10 % against counted live bytes of the traine
     is_flag=False,
     flag_value=1024,
     default=0,
-    type=click.IntRange(min=0),
+    type=TokenRange(min=0),
     help="Logits of so many places at a time (1024 without a number).",
 )
 @click.option("--target-weights/--no-target-weights", default=True, help="Whether the target lies on the same GPU.")
@@ -55,7 +56,7 @@ def command(name: str, gpu: str | None, probing: bool, device: str | None, as_js
     """Bytes of one training step per rank, by what they are; the verdict for a GPU; remedies in order.
 
     \b
-    labsim memory --target llama-3.1-8b --draft eagle3 --seq 131072 --ttt 7 --sp 8 --json
+    labsim memory --target llama-3.1-8b --draft eagle3 --seq 128K --ttt 7 --sp 8 --json
     labsim memory --target smollm2 --draft eagle3.1 --seq 8192 --draft-vocab-size 4096 --probe
     """
     from ..models.smollm2 import TargetUnavailable
@@ -203,7 +204,13 @@ def described(parts: object, extra: float, moment: str) -> dict[str, object]:
 def verdict_of(judged: Verdict, without: Verdict, extra: float) -> dict[str, object]:
     """The verdict and every remedy tried, each on top of those before it; `without` the target's weights beside it."""
     sentence = judged.sentence
-    if not judged.enough and without.enough:
+    if extra > judged.usable:
+        sentence = (
+            f"does not fit: {extra / 1e9:.1f} GB on each rank are the target's weights, and neither a shorter row nor "
+            "another draft makes room for them. Without them, its states on disk (labsim train --features; "
+            f"--no-target-weights here), it {without.sentence}"
+        )
+    elif not judged.enough and without.enough:
         sentence += (
             f". {extra / 1e9:.1f} GB on each rank are the target's weights: without them, its states on disk (labsim "
             f"train --features; --no-target-weights here), it {without.sentence}"
@@ -229,25 +236,35 @@ def shown(report: dict[str, object]) -> str:
     """The report as text."""
     lines = []
     if "per_rank" in report:
-        for attention, parts in report["per_rank"].items():  # type: ignore[attr-defined]
-            lines.append(f"{attention} attention, per rank, at its worst moment ({parts['moment']}):")
-            lines += [f"  {name:<12}{amount(value)}" for name, value in parts.items() if name != "moment"]
+        # The one that is judged: the other's thousands of GB would only be read by mistake.
+        attention = report["setting"]["attention"]  # type: ignore[index]
+        parts = report["per_rank"][attention]  # type: ignore[index]
+        lines.append(f"{attention} attention, per rank, at its worst moment ({parts['moment']}):")
+        bytes_of = {name: value for name, value in parts.items() if name != "moment"}
+        lines += [f"  {name:<12}{said}" for name, said in zip(bytes_of, amounts(bytes_of.values()), strict=True)]
     else:
         found = report["probe"]
         how = "extrapolated from " if report["probe"]["extrapolated"] else "run: "  # type: ignore[index]
         ran = ", ".join(f"{row['positions']} tokens {row['peak'] / 1e6:,.1f} MB" for row in found["rows"])  # type: ignore[index]
         lines.append(f"one step on {found['device']}, {how}{ran}")  # type: ignore[index]
-        for name in ("saved", "step", "weights", "moments", "target", "states", "total"):
-            lines.append(f"  {name:<12}{amount(found[name])}")  # type: ignore[index]
+        named = ("saved", "step", "weights", "moments", "target", "states", "total")
+        said = amounts(found[name] for name in named)  # type: ignore[index]
+        lines += [f"  {name:<12}{one}" for name, one in zip(named, said, strict=True)]
         lines.append(f"  {report['dominates']} are the larger part")
     gpu = report["gpu"]
     lines.append(f"{gpu['name']}, {gpu['usable_bytes'] / 1e9:.1f} GB usable: {report['verdict']}")  # type: ignore[index]
-    for remedy in report["what_to_do"]:  # type: ignore[attr-defined]
+    remedies = report["what_to_do"]
+    totals = amounts(remedy["bytes"]["total"] for remedy in remedies)  # type: ignore[attr-defined]
+    for remedy, total in zip(remedies, totals, strict=True):  # type: ignore[call-overload]
         note = "" if remedy["measured"] or remedy["sp"] == 1 else "  (computed, not measured)"
         verdict = "fits" if remedy["fits"] else "does not fit"
-        lines.append(f"  + {remedy['remedy']:<28}{amount(remedy['bytes']['total'])}  {verdict}{note}")
+        lines.append(f"  + {remedy['remedy']:<28}{total}  {verdict}{note}")
     return "\n".join(lines)
 
 
-def amount(value: float) -> str:
-    return f"{value / 1e9:>12,.3f} GB"
+def amounts(values: Iterable[float]) -> list[str]:
+    """A column of gigabytes: megabytes are told beside a few GB, not beside thousands."""
+    column = [value / 1e9 for value in values]
+    largest = max(column, default=0.0)
+    digits = 3 if largest < 100 else 1 if largest < 10_000 else 0
+    return [f"{value:>12,.{digits}f} GB" for value in column]

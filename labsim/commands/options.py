@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -22,20 +23,64 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 MAX_K = 1000
-# Beyond these nothing is trained; a slip of the keyboard would be computed for hours.
-TTT_STEPS = click.IntRange(1, 64)
-ROW_TOKENS = click.IntRange(8, LONGEST_CONTEXT)
-RANKS = click.IntRange(1, 4096)
 FIRST_LINE_SECONDS, LINE_SECONDS = 5.0, 30.0
 # Every generator of random numbers in use takes these.
 SEED = click.IntRange(0, 2**32 - 1)
+_LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KM])\s*", re.IGNORECASE)
+
+
+def spelled_out(length: object) -> object:
+    """`128K` is 131072, as the lengths of contexts are named: 1K is 1024 tokens, 1M is 1024K. Else what was given.
+
+    >>> spelled_out("128K"), spelled_out("1.5k"), spelled_out("1M"), spelled_out("200")
+    ('131072', '1536', '1048576', '200')
+    """
+    if not isinstance(length, str) or not (short := _LENGTH.fullmatch(length)):
+        return length
+    return f"{float(short[1]) * 1024 ** ('KM'.index(short[2].upper()) + 1):.15g}"
+
+
+class _Length:
+    """Reads 128K before the type of click that comes next in line does."""
+
+    name = "tokens"
+    kind: type[int] | type[float] = int
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        value = spelled_out(value)
+        try:
+            self.kind(value)
+        except ValueError:
+            what = "whole number" if self.kind is int else "number"
+            self.fail(f"{value!r} is no length in tokens; right is a {what}, such as 131072 or 128K", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Tokens(_Length, click.types.IntParamType):
+    """A length in tokens, 131072 or 128K; what it may be is told by whoever takes it."""
+
+
+class TokenRange(_Length, click.IntRange):
+    """A length in tokens between two others."""
+
+
+class MeanTokens(_Length, click.types.FloatParamType):
+    """A mean length in tokens, 300, 37.5 or 8K."""
+
+    kind = float
+
+
+# Beyond these nothing is trained; a slip of the keyboard would be computed for hours.
+TTT_STEPS = click.IntRange(1, 64)
+ROW_TOKENS = TokenRange(8, LONGEST_CONTEXT)
+RANKS = click.IntRange(1, 4096)
 
 
 class NumberList(click.ParamType):
-    """Comma-separated numbers, for example `1,32,128` or `.74,.48,.30`."""
+    """Comma-separated numbers, for example `1,32,128` or `.74,.48,.30`; with `tokens` lengths, `512,4K`."""
 
-    def __init__(self, kind: type[int] | type[float]) -> None:
-        self.kind = kind
+    def __init__(self, kind: type[int] | type[float], tokens: bool = False) -> None:
+        self.kind, self.tokens = kind, tokens
         self.name = f"{kind.__name__},..."
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
@@ -43,7 +88,8 @@ class NumberList(click.ParamType):
             return value
         word = "whole numbers" if self.kind is int else "numbers"
         try:
-            numbers = tuple(self.kind(part) for part in str(value).split(","))
+            parts = str(value).split(",")
+            numbers = tuple(self.kind(spelled_out(part) if self.tokens else part) for part in parts)
         except ValueError:
             self.fail(f"{value!r} is not a list of {word} separated by commas, such as 1,32,128", param, ctx)
         return numbers
@@ -105,6 +151,15 @@ def writing_to(out: Path) -> Iterator[None]:
             raise
         finally:
             lock.release()
+
+
+def keep_the_draft(out: Path, checkpoint: str, fresh: bool) -> None:
+    """ValueError where `--out` holds a draft and no training to go on with, unless it may be replaced."""
+    if not fresh and (out / "model.safetensors").exists() and not (out / checkpoint).exists():
+        raise ValueError(
+            f"{out} holds a draft and no training to go on with, and it would be replaced: give another --out, or "
+            "--fresh"
+        )
 
 
 @contextmanager

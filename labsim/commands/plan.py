@@ -14,7 +14,7 @@ from ..rollout import plan as make_plan
 from ..rollout.inputs import ENGINES, METHODS, RULES, SHARES
 from ..rollout.reading import benchmark
 from ..telemetry import AcceptanceRecord, MixedInput, TelemetryError, read
-from .options import GivenPath, NumberList, print_json, wrong_values_exit_2
+from .options import GivenPath, NumberList, Tokens, print_json, wrong_values_exit_2
 
 TAKES_FILES = ("--alpha-from", "--baseline-bench", "--candidate-bench")
 FIRST_WORDS = "# Rollout of speculative decoding"
@@ -104,7 +104,7 @@ class StepTimes(click.ParamType):
 @click.option("--gpu", help="a100, h100, h200, b200, ... Without it break-even is unknown.")
 @click.option("--tensor-parallel", type=int, help="GPUs per replica. Default: as few as hold the weights.")
 @click.option("--dtype", help="Weights: bf16, fp8, ... Default: as published for the model.")
-@click.option("--context", type=int, default=1000, show_default=True, help="Tokens in each request's KV cache.")
+@click.option("--context", type=Tokens(), default=1000, show_default=True, help="Tokens in each request's KV cache.")
 @click.option("--alpha-from", multiple=True, metavar="FILE...", help="Telemetry of the draft: logs, /metrics, JSON.")
 @click.option("--alpha-k", type=int, help="K at which that telemetry was made, where it does not say.")
 @click.option("--baseline-bench", multiple=True, metavar="FILE...", help="Benchmark without speculation.")

@@ -11,7 +11,7 @@ from ..sim.errors import check_whole, out_of_range
 from ..sim.serving import Comparison, EngineConfig, compare
 from ..sim.workload import LogNormal, Workload
 from .model_options import cost_options
-from .options import NumberList, print_json, wrong_values_exit_2
+from .options import MeanTokens, NumberList, Tokens, print_json, wrong_values_exit_2
 
 MAX_CONCURRENCY, MAX_REQUESTS, MAX_TOKENS = 4096, 50_000, 100_000
 
@@ -19,8 +19,8 @@ MAX_CONCURRENCY, MAX_REQUESTS, MAX_TOKENS = 4096, 50_000, 100_000
 @click.command("simulate")
 @cost_options
 @click.option("--survival", type=NumberList(float), required=True, help="P(at least i accepted), i = 1..K.")
-@click.option("--prompt-tokens", type=float, default=300.0, show_default=True, help="Mean prompt length.")
-@click.option("--output-tokens", type=float, default=250.0, show_default=True, help="Mean answer length.")
+@click.option("--prompt-tokens", type=MeanTokens(), default=300.0, show_default=True, help="Mean prompt length.")
+@click.option("--output-tokens", type=MeanTokens(), default=250.0, show_default=True, help="Mean answer length.")
 @click.option("--length-sigma", type=float, default=0.6, show_default=True, help="Spread of both (lognormal sigma).")
 @click.option("--requests", type=int, help="Simulated requests, at least 4 per user. Default: enough for a P99.")
 @click.option(
@@ -37,7 +37,7 @@ MAX_CONCURRENCY, MAX_REQUESTS, MAX_TOKENS = 4096, 50_000, 100_000
     show_default=True,
     help="Lag-1 correlation of accepted counts within a request. Chat has about 0.27.",
 )
-@click.option("--token-budget", type=int, default=2048, show_default=True, help="Prompt tokens per step, at most.")
+@click.option("--token-budget", type=Tokens(), default=2048, show_default=True, help="Prompt tokens per step, at most.")
 @click.option("--no-prefill", is_flag=True, help="Prompts are processed elsewhere.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def command(

@@ -14,7 +14,9 @@ from .options import (
     SEED,
     TTT_STEPS,
     GivenPath,
+    TokenRange,
     given,
+    keep_the_draft,
     print_json,
     progress_bar,
     writing_to,
@@ -70,7 +72,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--checkpointing", is_flag=True, help="Recompute activations in backward: less memory, more time.")
 @click.option(
     "--logit-chunk",
-    type=click.IntRange(min=0),
+    type=TokenRange(min=0),
     default=0,
     help="Logits of so many places at a time, made again in backward: far less memory on long rows; 0: all at once.",
 )
@@ -172,11 +174,7 @@ def run(
         raise ValueError(f"unknown domain {unknown[0]!r} in --domains (known: {', '.join(DOMAINS)})")
     mesh = places["mesh"]
     if mesh.world.rank == 0:
-        if not fresh and (out / "model.safetensors").exists() and not (out / NAME).exists():
-            raise ValueError(
-                f"{out} holds a draft that no training has left there, and it would be replaced: give another --out, "
-                "or --fresh"
-            )
+        keep_the_draft(out, NAME, fresh)
         for name in (NAME, "loss.csv", "held_out.csv") if fresh else ():
             (out / name).unlink(missing_ok=True)
     mesh.world.meet("old state is gone")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, GivenPath, NumberList, making, print_json, progress_bar, wrong_values_exit_2
+from .options import SEED, GivenPath, NumberList, keep_the_draft, making, print_json, progress_bar, wrong_values_exit_2
 
 
 @click.command("train-small")
@@ -31,6 +31,7 @@ from .options import SEED, GivenPath, NumberList, making, print_json, progress_b
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Stop by then, epochs done or not.")
 @click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True)
+@click.option("--fresh", is_flag=True, help="Replace the draft or the training that OUT holds.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     target_name: str,
@@ -43,6 +44,7 @@ def command(
     minutes: float | None,
     learning_rate: float,
     seed: int,
+    fresh: bool,
     as_json: bool,
 ) -> None:
     """Train a small draft for --target. Stop it at any time: the same command goes on from its last checkpoint.
@@ -56,7 +58,7 @@ def command(
     settings = {"layers": layers or (0, 1), "epochs": epochs, "learning_rate": learning_rate, "seed": seed}
     try:
         with making(out), wrong_values_exit_2():
-            report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from)
+            report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from, fresh)
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -78,6 +80,7 @@ def run(
     draft_vocab_size: int,
     settings: dict[str, object],
     start_from: Path | None = None,
+    fresh: bool = False,
 ) -> dict[str, object]:
     """Train, evaluate, write the draft and its recipe; the JSON document of the command."""
     import json
@@ -99,6 +102,7 @@ def run(
     from ..train.small_eval import evaluate
     from ..train.small_loop import CHECKPOINT, train
 
+    keep_the_draft(out, CHECKPOINT, fresh)
     training, held_out, greedy_held_out, sources = [], [], [], []
     for folder in data:
         made_with = read_settings(folder)
@@ -126,6 +130,8 @@ def run(
     else:
         vocabulary = draft_vocabulary(training, recipe.draft_vocab_size, vocab_size)
         draft, before = start_from_target(locate(target_name), recipe, vocabulary), None
+    if fresh:
+        (out / CHECKPOINT).unlink(missing_ok=True)
     start = time.monotonic()
     columns = (TextColumn("{task.fields[loss]}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with progress_bar(*columns) as bar:

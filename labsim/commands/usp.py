@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..models.config import LONGEST_CONTEXT
-from .options import SEED, print_json, wrong_values_exit_2
+from .options import SEED, TokenRange, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.usp_run import Problem, Share
@@ -23,7 +23,7 @@ TOLERANCES = {"float64": 1e-12, "float32": 5e-6, "bfloat16": 3e-2}
 @click.option("--ring", type=LOCAL_RANKS, default=2, show_default=True)
 @click.option("--ulysses", type=LOCAL_RANKS, default=2, show_default=True)
 @click.option("--layout", type=click.Choice(["zigzag", "contiguous"]), default="zigzag", show_default=True)
-@click.option("--seq", type=click.IntRange(1, LONGEST_CONTEXT), default=512, show_default=True, help="Tokens in all.")
+@click.option("--seq", type=TokenRange(1, LONGEST_CONTEXT), default=512, show_default=True, help="Tokens in all.")
 @click.option("--heads", type=click.IntRange(1, 1024), default=8, show_default=True)
 @click.option("--kv-heads", type=click.IntRange(1, 1024), default=2, show_default=True)
 @click.option("--head-dim", type=click.IntRange(1, 1024), default=64, show_default=True)

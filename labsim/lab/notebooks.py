@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,12 @@ def _lint_exercises(notebook: Mapping[str, Any], solutions: Mapping[str, str]) -
         f"exercise {name} (cell {i + 1}) has no solution" for name, i in exercises.items() if name not in solutions
     ]
     spare = [f"solution {name} has no exercise" for name in solutions if name not in exercises]
-    return missing + spare
+    misplaced = [
+        f"exercise {after} (cell {exercises[after] + 1}) stands behind {before}; allowed: numbered by place"
+        for before, after in pairwise(exercises)
+        if int(after.partition(".")[2]) < int(before.partition(".")[2])
+    ]
+    return missing + spare + misplaced
 
 
 def _lint_code(source: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from math import isfinite
 
@@ -13,12 +14,24 @@ def out_of_range(name: str, value: object, allowed: str) -> ValueError:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
-    """ValueError for a `name` that is not among `known`, with the nearest match first."""
+    """ValueError for a `name` that is not among `known`, with the nearest match first.
+
+    A name that has all words and numbers of `name` is nearer than one that is only spelled alike.
+
+    >>> unknown_name("model", "llama-70b", ["Llama-2-7B", "Llama-3.3-70B"]).args[0].partition("known:")[0]
+    "unknown model 'llama-70b'; did you mean 'Llama-3.3-70B'? "
+    """
     names = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.4)
+    words = _words(name)
+    holding = [candidate for candidate in by_lower if words and words <= _words(candidate)]
+    near = difflib.get_close_matches(name.lower(), holding or list(by_lower), n=1, cutoff=0.4)
     hint = f"did you mean {by_lower[near[0]]!r}? " if near else ""
     return ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", name.lower()))
 
 
 def check_probability(name: str, value: float) -> float:

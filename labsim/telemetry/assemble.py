@@ -24,6 +24,7 @@ from .scatter import (
     find_drift,
     since_last_shift,
 )
+from .streams import why_several
 from .sums import Observation, Sums, Tally
 
 FEW_DRAFTS = 100
@@ -112,6 +113,7 @@ def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
         files=tuple(files),
     )
     _judge(reading, windows, record)
+    _tell_streams(reading, windows)
     reasons.setdefault("alpha_interval", why)
     if len(reading.benches) > 1:
         reasons.setdefault("bench", f"{len(reading.benches)} benchmark runs were read; give one to get its latencies")
@@ -121,6 +123,23 @@ def assemble(reading: Reading, files: Sequence[str]) -> AcceptanceRecord:
         unknown=_explain(record, reasons),
         unpooled=_unpooled(reading, windows, record),
     )
+
+
+def _tell_streams(reading: Reading, windows: Sequence[Sums]) -> None:
+    """Lines of several engines, not told apart, have no alpha in common."""
+    if reading.one_window_is_one != "window":
+        return
+    series = by_engine(windows)
+    for engine, one in series.items():
+        if why := why_several(_solid(one), 0.001 / len(series)):
+            of = f"{engine}: " if engine else ""
+            reading.warn(f"mixed stream: {of}{why}")
+            reading.not_pooled = reading.not_pooled or f"{of}{why}"
+
+
+def _solid(windows: Sequence[Sums]) -> Sequence[Sums]:
+    """Those with enough drafts to be compared, all where none has."""
+    return [w for w in windows if not w.total("drafts") or w.drafts >= FEW_DRAFTS] or windows
 
 
 def _several_k(reading: Reading, total: Sums, k: int | None) -> str:
@@ -140,8 +159,7 @@ def _unpooled(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecor
     series, shifts = by_engine(windows), {}
     if reading.one_window_is_one == "window":
         for engine, one in series.items():
-            solid = [w for w in one if not w.total("drafts") or w.drafts >= FEW_DRAFTS] or one
-            tail, shift = since_last_shift(solid, record.k, record.survival, 0.001 / len(series))
+            tail, shift = since_last_shift(_solid(one), record.k, record.survival, 0.001 / len(series))
             if shift:
                 shifts[engine] = shift
                 series[engine] = one[next(i for i, window in enumerate(one) if window is shift.first) :]
@@ -279,11 +297,9 @@ def _judge(reading: Reading, windows: Sequence[Sums], record: AcceptanceRecord) 
             f"drafts are shorter than K = {record.k}: {mean:.2f} tokens on average, so the acceptance length is not "
             "1 + K * alpha"
         )
-    if unit == "window":
-        solid = [w for w in windows if not w.total("drafts") or w.drafts >= FEW_DRAFTS] or windows
-        if shift := find_drift(solid, record.k, record.survival):
-            when = f" at {shift.start}" if shift.start else ""
-            reading.warn(f"drift: alpha shifts from {shift.before:.3f} to {shift.after:.3f}{when}; do not pool the two")
+    if unit == "window" and (shift := find_drift(_solid(windows), record.k, record.survival)):
+        when = f" at {shift.start}" if shift.start else ""
+        reading.warn(f"drift: alpha shifts from {shift.before:.3f} to {shift.after:.3f}{when}; do not pool the two")
     engines = [sums for name, sums in reading.tally.engines.items() if name is not None]
     if pair := engines_that_differ(engines, record.k):
         low, high = pair

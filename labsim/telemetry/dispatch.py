@@ -37,8 +37,9 @@ def read(paths: Sequence[str | Path] | str | Path, progress: Progress | None = N
     `progress` is called with the bytes read of the current file. Raises TelemetryError, a ValueError of one sentence,
     for what is no telemetry or says nothing about speculation.
     """
-    call = _Call(progress)
-    for path in _listed(paths):
+    listed = _listed(paths)
+    call = _Call(progress, many=len(listed) > 1)
+    for path in listed:
         with open_source(path) as (stream, name):
             call.read_file(stream, name)
     return call.record()
@@ -98,7 +99,7 @@ class _Call:
         self.files.append(name)
         before = self._found()
         refused_before = sum(len(reader.refusals) for reader in self.readers)
-        label = Path(name).name if len(self.files) > 1 else None
+        label = Path(name).name if self.many else None
         self.scanner.start_file(label)
         notes: list[str] = []
         parts = chunks(stream, name, notes, self.progress)

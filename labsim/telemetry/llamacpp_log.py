@@ -14,7 +14,7 @@ import re
 
 from .assemble import Reading
 from .clock import timestamp
-from .reader import LineReader, clean
+from .reader import LineReader, clean, replica
 from .steps import recover_steps
 from .sums import Observation
 from .values import count, fraction, length, survival
@@ -121,7 +121,7 @@ class LlamaCppLog(LineReader):
             Observation(
                 start=start,
                 time=time,
-                engine=self.engine_label(),
+                engine=self.engine_label(replica(text)),
                 drafts=drafts,
                 margin=steps.margin if drafts is not None else 0,
                 drafted=generated,

@@ -14,7 +14,15 @@ MOST_REMEMBERED = 50_000
 # Colour codes, also where a copy lost the escape character itself.
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\[(?:\d{1,2};)*\d{1,2}m|\x1b")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_PID = re.compile(r"\((?:\w+\s+)?pid=(\d{1,10})\)")
+_PID = re.compile(r"\((?:\w+\s+)?pid=(\d{1,10})(?:,\s*ip=[\w.:]+)?\)")
+# Who printed a line, as `kubectl logs --prefix`, docker compose and swarm, stern, journald and Ray put it in front.
+_REPLICA = re.compile(
+    r"^\[(?:pod/)?(?P<kubectl>[\w.-]+/[\w.-]+)\]"
+    r"|^(?P<compose>[A-Za-z][\w.@-]*)\s*\|"
+    r"|^(?P<stern>[a-z0-9][a-z0-9-]*-[a-z0-9]{5}) [a-z][a-z0-9-]* "
+    r"|^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) (?P<unit>[\w.@-]+)\[\d+\]:"
+    r"|\(\w+ pid=\d{1,10}, ip=(?P<ray>[\w.:]+)\)"
+)
 
 
 def clean(line: str) -> str:
@@ -29,6 +37,12 @@ def process_id(line: str) -> str | None:
     """The process id of a prefix such as `(APIServer pid=9500)`."""
     match = _PID.search(line[:200])
     return match[1] if match else None
+
+
+def replica(line: str) -> str | None:
+    """The pod, container, unit of a host or node that a collector names in front of a line."""
+    match = _REPLICA.search(line[:200])
+    return "/".join(part for part in match.groups() if part) if match else None
 
 
 class LineReader:

@@ -50,7 +50,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Unpooled:
-    """Why the total of a record is the alpha of nothing: a shift of alpha, engines that differ, several K.
+    """Why the total of a record is the alpha of nothing: a shift of alpha, engines that differ or
+    take turns without their names, several K.
 
     `parts` may each be judged; they are empty where none can, and `reason` then says what would be needed.
     """

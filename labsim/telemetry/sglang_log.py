@@ -12,7 +12,7 @@ from collections import Counter
 
 from .assemble import Reading
 from .clock import timestamp
-from .reader import LineReader, clean
+from .reader import LineReader, clean, replica
 from .sglang_rate import Pair, decide, pairs
 from .sums import Observation, Tally
 from .values import draft_length, length, number
@@ -21,7 +21,7 @@ _DECODE = re.compile(r"Decode batch")
 _LENGTH = re.compile(r"accept\s*len(?:gth)?\s*:\s*(\d{1,4}(?:\.\d+)?)\s*(?=,|$)")
 _RATE = re.compile(r"accept\s*rate\s*:\s*(-?\d{1,4}(?:\.\d+)?)\s*(?=,|$)")
 _RUNNING = re.compile(r"#running-req\s*:\s*(\d{1,9})")
-_RANK = re.compile(r"\b(DP\d{1,5})?\s?\b(TP\d{1,5})?(?:\s?(?:EP|PP)\d{1,5})*\]")
+_RANK = re.compile(r"\b(?=[DTEP]P\d)(DP\d{1,5})?\s?\b(TP\d{1,5})?(?:\s?(?:EP|PP)\d{1,5})*\]")
 _STEPS = re.compile(r"speculative_num_steps=(\d{1,4})")
 _TOPK = re.compile(r"speculative_eagle_topk=(\d{1,4}|None)")
 _MOST_GROUPS = 20_000
@@ -70,9 +70,9 @@ class SglangLog(LineReader):
             if len(self.admitted) < _MOST_GROUPS or admitted in self.admitted:
                 self.admitted[admitted] += 1
         self.seen += 1
-        rank = _RANK.search(text[:120])
+        rank = _RANK.search(text[:200])
         data_rank, tensor_rank = (rank[1], rank[2] or "TP0") if rank else (None, "TP0")
-        key = (self.engine_label(data_rank), tensor_rank)
+        key = (self.engine_label(replica(text), data_rank), tensor_rank)
         if key not in self.tallies and len(self.tallies) >= 256:
             return
         self.tallies.setdefault(key, Tally()).add(

@@ -18,13 +18,14 @@ MOST_ENGINES = 256
 
 _ADDITIVE = (
     *("n", "drafts", "margin", "drafted", "accepted", "weight", "alpha_sum", "length_sum", "survival_weight"),
-    *("with_drafts", "with_drafted", "with_accepted", "with_alpha", "with_length", "with_survival"),
+    *("seconds", "with_drafts", "with_drafted", "with_accepted", "with_alpha", "with_length", "with_survival"),
 )
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one print says. `weight` stands in for the number of drafts where that is not printed."""
+    """What one print says. `weight` stands in for the number of drafts where that is not printed; `seconds` is the time
+    that it covers, 0 where unknown."""
 
     start: str | None = None
     time: float | None = None
@@ -38,6 +39,7 @@ class Observation:
     acceptance_length: float | None = None
     survival: tuple[float, ...] | None = None
     weight: float = 1.0
+    seconds: float = 0.0
 
 
 class Sums:
@@ -51,7 +53,7 @@ class Sums:
         self.engine: str | None = None
         self.drafts = self.margin = self.drafted = self.accepted = 0
         self.with_drafts = self.with_drafted = self.with_accepted = self.with_alpha = self.with_length = 0
-        self.weight = self.alpha_sum = self.length_sum = 0.0
+        self.weight = self.alpha_sum = self.length_sum = self.seconds = 0.0
         self.survival_sum: list[float] = []
         self.survival_weight = 0.0
         self.with_survival = 0
@@ -61,6 +63,7 @@ class Sums:
         if self.n == 0:
             self.start, self.time = seen.start, seen.time
         self.n += 1
+        self.seconds += seen.seconds
         if seen.drafts is not None:
             self.drafts += seen.drafts
             self.margin += seen.margin

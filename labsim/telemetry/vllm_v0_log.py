@@ -9,16 +9,19 @@ is
 and, with it, alpha = (acceptance length - 1) / K. Emitted tokens include the target's own, one per draft.
 
 The counters run from the start of the engine and are never reset, so the last line is the total; a fall means a
-restart. Some early V1 builds print the same wording per window: there the numbers go up and down, and are added.
+restart. Some early V1 builds print the same wording per window: there the numbers go up and down, and are added. Where
+they fall from line to line but not from every second to the next, two engines print into one stream.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter, deque
 
 from .assemble import Reading
 from .clock import timestamp
-from .reader import LineReader, clean
+from .reader import LineReader, clean, replica
+from .streams import ALONE, MOST_IN_TURN
 from .sums import Observation, Tally
 from .values import count, draft_length, fraction
 
@@ -43,8 +46,8 @@ class VllmV0Log(LineReader):
         self.reading = Reading("vllm", "vllm-v0-log")
         self.pieces: list[str] = []
         self.first = ""
-        self.previous: tuple[int, int] | None = None
-        self.falls = 0
+        self.previous: dict[str | None, deque[tuple[int, int]]] = {}
+        self.falls: Counter[int] = Counter()  # by how many lines before
         # Both readings of the counters are kept until the end shows which holds.
         self.as_cumulative, self.as_windows = Tally(), Tally()
         self.efficiency: tuple[float, int] | None = None
@@ -71,7 +74,7 @@ class VllmV0Log(LineReader):
     def end_file(self) -> None:
         if self.pieces:
             self._close()
-        self.previous = None
+        self.previous.clear()
 
     def _close(self) -> None:
         text = "".join(self.pieces)
@@ -97,14 +100,16 @@ class VllmV0Log(LineReader):
                 f"identity broken: system efficiency {efficiency:g} is not emitted / maximum = {emitted / most:.3f}"
             )
         self.as_windows.add(self._observation(k, drafted, emitted))
-        before, self.previous = self.previous, (drafted, emitted)
-        if before is not None and (drafted < before[0] or emitted < before[1]):
-            self.falls += 1
-            before = None
-        if before is None:
-            before = (0, 0)
+        past = self.previous.setdefault(self._engine(), deque(maxlen=MOST_IN_TURN))
+        for lag, (drafted_then, emitted_then) in enumerate(past, start=1):
+            self.falls[lag] += drafted < drafted_then or emitted < emitted_then
+        before = past[0] if past and drafted >= past[0][0] and emitted >= past[0][1] else (0, 0)
+        past.appendleft((drafted, emitted))
         if drafted > before[0]:
             self.as_cumulative.add(self._observation(k, drafted - before[0], emitted - before[1]))
+
+    def _engine(self) -> str | None:
+        return self.engine_label(replica(self.first))
 
     def _observation(self, k: int, drafted: int, emitted: int) -> Observation:
         start, time = timestamp(self.first)
@@ -114,7 +119,7 @@ class VllmV0Log(LineReader):
         return Observation(
             start=start,
             time=time,
-            engine=self.engine_label(),
+            engine=self._engine(),
             k=k,
             drafts=drafts if whole else None,
             drafted=drafted,
@@ -137,10 +142,18 @@ class VllmV0Log(LineReader):
             efficiency, k = self.efficiency
             reading.tally.add(Observation(k=k, acceptance_length=efficiency * (k + 1)))
         else:
-            per_window = self.falls >= 2 and self.falls > 0.2 * (self.seen - 1)
+            falls = self.falls[1]
+            per_window = falls >= 2 and falls > 0.2 * (self.seen - 1)
             reading.tally = self.as_windows if per_window else self.as_cumulative
-            if self.falls and not per_window:
-                reading.warn(f"counter reset: {self.falls} restart(s); the stretches between them are added")
+            if falls and not per_window:
+                reading.warn(f"counter reset: {falls} restart(s); the stretches between them are added")
+            turns = [lag for lag in range(2, MOST_IN_TURN + 1) if self.seen > 2 * lag and self.falls[lag] < 0.1 * falls]
+            if per_window and turns:
+                reading.not_pooled = (
+                    f"its counters fall from line to line but not from one to the {turns[0]} lines later: several "
+                    f"engines print into one stream; {ALONE}"
+                )
+                reading.warn(f"mixed stream: {reading.not_pooled}")
         reading.warn(
             "the acceptance rate printed by vLLM V0 counts tokens after the first mismatch (vllm#9565); alpha here "
             "comes from the system efficiency"

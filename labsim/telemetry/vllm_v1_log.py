@@ -8,8 +8,10 @@ Counts are per window and exact, drafts are not printed (`labsim.telemetry.steps
 survival. The throughputs divide by the time since the last print, so after an idle hour they say 0.01 tokens/s: not
 used, but the elapsed time that they imply is.
 
-The line carries no engine id; the `Engine 003:` line of the same process just before it does. Terminals wrap the line
-and lose the space at the wrap, so pieces are joined until the wording is complete.
+The line carries no engine id; the `Engine 003:` line of the same process just before it does. Several engines whose
+names a filter took away give themselves away: together their prints cover more time than has passed.
+
+Terminals wrap the line and lose the space at the wrap, so pieces are joined until the wording is complete.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import re
 
 from .assemble import Reading
 from .clock import timestamp
-from .reader import LineReader, clean, process_id
+from .reader import LineReader, clean, process_id, replica
 from .steps import recover_steps
 from .sums import Observation
 from .values import count, draft_length, fraction, length, number, survival
@@ -51,7 +53,7 @@ class VllmV1Log(LineReader):
         self.reading = Reading("vllm", "vllm-v1-log")
         self.pieces: list[str] = []
         self.first = ""
-        self.engine_of: dict[str | None, str] = {}
+        self.engine_of: dict[tuple[str | None, str | None], str] = {}
         self.empty = self.cut = self.diluted = 0
         self.config_k: int | None = None
 
@@ -75,7 +77,7 @@ class VllmV1Log(LineReader):
                 self.pieces, self.collecting = [joined], True
         elif engine := _ENGINE.search(text):
             if len(self.engine_of) < 4096:
-                self.engine_of[process_id(text)] = engine[1]
+                self.engine_of[replica(text), process_id(text)] = engine[1]
         elif config := _CONFIG_K.search(text):
             self.config_k = draft_length(config[1]) or self.config_k
 
@@ -107,8 +109,8 @@ class VllmV1Log(LineReader):
             self.cut += 1
             return
         start, time = timestamp(self.first)
-        pid = process_id(self.first)
-        if self.repeated(start, pid, self.engine_of.get(pid), text):
+        process = (replica(self.first), process_id(self.first))
+        if self.repeated(start, *process, self.engine_of.get(process), text):
             return
         n_accepted, n_drafted = count(accepted[1]), count(drafted[1])
         if n_accepted is None or n_drafted is None:
@@ -131,12 +133,11 @@ class VllmV1Log(LineReader):
         if not steps.consistent:
             self.reading.warn("identity broken: no number of drafts agrees with the counts, length and rates of a line")
         self._compare_rate(text, n_accepted, n_drafted)
-        self._elapsed(text, n_drafted)
         self.seen += self.reading.add(
             Observation(
                 start=start,
                 time=time,
-                engine=self.engine_label(pid, self.engine_of.get(pid)),
+                engine=self.engine_label(*process, self.engine_of.get(process)),
                 k=steps.k or self.config_k,
                 drafts=steps.drafts,
                 margin=steps.margin,
@@ -144,6 +145,7 @@ class VllmV1Log(LineReader):
                 accepted=n_accepted,
                 acceptance_length=mean,
                 survival=survival(list(steps.survival)) if steps.survival else None,
+                seconds=self._elapsed(text, n_drafted),
             )
         )
 
@@ -156,11 +158,13 @@ class VllmV1Log(LineReader):
                 f"{100 * accepted / drafted:.1f}%"
             )
 
-    def _elapsed(self, text: str, drafted: int) -> None:
+    def _elapsed(self, text: str, drafted: int) -> float:
+        """Seconds since the same engine's last print; 0 where they are not printed or lost in rounding."""
         printed = _THROUGHPUT.search(text)
         per_second = number(printed[1]) if printed else None
         if per_second is not None and 0 <= per_second * _IDLE_SECONDS < drafted:
             self.diluted += 1
+        return drafted / per_second if per_second is not None and per_second >= 1 else 0.0
 
     def readings(self) -> list[Reading]:
         if self.seen == 0:

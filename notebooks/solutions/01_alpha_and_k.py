@@ -9,15 +9,15 @@ def tokens_per_step(alpha, k):
 
 # %% 01.2
 @exercise("01.2")
-def needed_alpha(target, k, overhead):
-    alpha = (target * (1 + overhead) - 1) / k
-    return alpha if alpha <= 1 else None
-
-# %% 01.3
-@exercise("01.3")
 def read_positions(rates):
     conditional = [now / before for before, now in zip([1, *rates], rates)]
     return 1 + sum(rates), conditional
+
+# %% 01.3
+@exercise("01.3")
+def needed_alpha(target, k, overhead):
+    alpha = (target * (1 + overhead) - 1) / k
+    return alpha if alpha <= 1 else None
 
 # %% 01.4
 @exercise("01.4")

@@ -9,23 +9,23 @@ def break_even_alpha(plain_ms, speculative_ms, k):
 
 # %% 02.2
 @exercise("02.2")
-def speculative_config(mode, k, draft):
-    if mode == "n-gram":
-        return {"method": "ngram", "num_speculative_tokens": k, "prompt_lookup_max": 4}
-    method = {"draft model": "draft_model", "EAGLE-3": "eagle3"}[mode]
-    return {"method": method, "model": draft, "num_speculative_tokens": k}
-
-# %% 02.3
-answer("02.3", "cache")
-
-# %% 02.4
-@exercise("02.4")
 def why_did_the_tail_grow(before, after):
     if after["prefill_gap_share"] < 0.01:
         return "longer steps"
     if before["prefill_gap_share"] < 0.01:
         return "prefill crosses 1 %"
     return "prefill stalls"
+
+# %% 02.3
+@exercise("02.3")
+def speculative_config(mode, k, draft):
+    if mode == "n-gram":
+        return {"method": "ngram", "num_speculative_tokens": k, "prompt_lookup_max": 4}
+    method = {"draft model": "draft_model", "EAGLE-3": "eagle3"}[mode]
+    return {"method": method, "model": draft, "num_speculative_tokens": k}
+
+# %% 02.4
+answer("02.4", "cache")
 
 # %% 02.5
 @exercise("02.5")

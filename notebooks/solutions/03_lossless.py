@@ -30,15 +30,15 @@ def acceptance_probability(p, q):
     return sum(min(a, b) for a, b in zip(p, q, strict=True))
 
 
-# %% 03.7
-@exercise("03.7")
+# %% 03.5
+@exercise("03.5")
 def first_choice_of_the_draft(p, q):
     x = q.index(max(q))
     return p[x], [0 if i == x else a / (1 - p[x]) for i, a in enumerate(p)]
 
 
-# %% 03.5
-@exercise("03.5")
+# %% 03.6
+@exercise("03.6")
 def greedy_step(draft, choices):
     n = 0
     while n < len(draft) and draft[n] == choices[n]:
@@ -46,8 +46,8 @@ def greedy_step(draft, choices):
     return [*draft[:n], choices[n]]
 
 
-# %% 03.6
-@exercise("03.6")
+# %% 03.7
+@exercise("03.7")
 def best_k(survival, forward_ms, draft_ms):
     best = (0, 1.0)
     for k in range(1, len(survival) + 1):

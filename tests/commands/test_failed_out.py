@@ -51,6 +51,20 @@ def test_a_directory_that_was_there_stays_as_it_was(command: str, tmp_path: Path
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["train", "train-small"])
+def test_a_draft_is_not_replaced_unasked(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as an exported one, under a mistyped name. With --fresh the next thing that is wrong is named."""
+    draft = tmp_path / "out" / "model.safetensors"
+    draft.parent.mkdir()
+    draft.write_bytes(b"weights")
+    failed(command, draft.parent, tmp_path)
+    assert "holds a draft and no training to go on with" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*EMPTY[command], "--fresh", "--out", str(draft.parent)])
+    assert "holds a draft" not in capsys.readouterr().err
+    assert draft.read_bytes() == b"weights"
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, click.exceptions.Exit])
 def test_what_was_written_stays_for_the_next_run(error: type[BaseException], tmp_path: Path) -> None:
     for keep in (making, writing_to):

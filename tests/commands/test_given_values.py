@@ -9,7 +9,7 @@ import click
 import pytest
 
 from labsim.cli import LONGEST_LINE, LONGEST_VALUE, labsim, main
-from labsim.commands.options import GivenPath
+from labsim.commands.options import GivenPath, MeanTokens, NumberList, TokenRange, Tokens
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -21,17 +21,40 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return end.value.code, err[len("labsim: ") : -1]
 
 
-def paths(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Parameter]]:
-    """Every parameter of the command line that is a path."""
+def parameters(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Parameter]]:
+    """Every parameter of the command line."""
     for inner in getattr(command, "list_commands", lambda ctx: [])(None):
-        yield from paths(command.get_command(click.Context(command), inner), f"{name} {inner}".strip())
+        yield from parameters(command.get_command(click.Context(command), inner), f"{name} {inner}".strip())
     for parameter in command.params:
-        if isinstance(parameter.type, click.Path):
-            yield f"{name} {parameter.opts[0]}", parameter
+        yield f"{name} {parameter.opts[0]}", parameter
+
+
+LENGTHS = (
+    *("seq", "places", "logit_chunk", "context", "max_new_tokens"),
+    *("prompt_tokens", "output_tokens", "token_budget"),
+)
+
+
+def test_a_length_in_tokens_may_be_given_in_k() -> None:
+    found = {name: one for name, one in parameters(labsim) if one.name in LENGTHS}
+    assert {one.name for one in found.values()} == set(LENGTHS)
+    for name, one in found.items():
+        expected = (2048,) if isinstance(one.type, NumberList) else 2048
+        assert one.type.convert("2K", one, None) == one.type.convert("2048", one, None) == expected, name
+        with pytest.raises(click.BadParameter):
+            one.type.convert("2Q", one, None)
+    assert TokenRange(8).convert("128k", None, None) == 128 * 1024 and Tokens().convert("1M", None, None) == 1 << 20
+    assert MeanTokens().convert("1.5K", None, None) == 1536 and MeanTokens().convert("37.5", None, None) == 37.5
+    assert NumberList(int, tokens=True).convert("512,4K", None, None) == (512, 4096)
+
+
+def test_what_is_no_length_is_told_what_is(capsys: pytest.CaptureFixture[str]) -> None:
+    status, line = said(capsys, "memory", "--target", "nano", "--seq", "128KB")
+    assert status == 2 and "'128KB' is no length in tokens; right is a whole number, such as 131072 or 128K" in line
 
 
 def test_no_path_is_empty() -> None:
-    found = dict(paths(labsim))
+    found = {name: one for name, one in parameters(labsim) if isinstance(one.type, click.Path)}
     assert {"draft doctor directory", "train --out", "run notebooks", "data text answers", "plan --out"} <= set(found)
     for name, parameter in found.items():
         assert isinstance(parameter.type, GivenPath), name

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from labsim.commands.memory import command
 from labsim.sim.drafts import eagle3_parameters
+from labsim.sim.targets import find_model
 
 LLAMA = ["--target", "llama-3.1-8b", "--draft", "eagle3", "--seq", "131072", "--ttt", "7"]
 
@@ -44,10 +45,35 @@ def test_the_first_remedies_need_no_second_gpu() -> None:
     assert after["per_rank"]["fused"]["total"] == pytest.approx(found["what_to_do"][1]["bytes"]["total"])
 
 
+def screen(*arguments: str) -> str:
+    result = CliRunner().invoke(command, list(arguments), standalone_mode=False)
+    assert result.exception is None, result.exception
+    return result.stdout
+
+
+def test_the_screen_shows_the_attention_that_is_judged() -> None:
+    """128K is the row of 131,072 tokens; terabytes are not told to the megabyte."""
+    row = ["--target", "llama-3.1-8b", "--draft", "eagle3", "--seq", "128K"]
+    fused, naive = screen(*row), screen(*row, "--attention", "naive")
+    assert "fused attention, per rank" in fused and "naive" not in fused
+    assert "naive attention, per rank" in naive and "fused" not in naive
+    total = document(*LLAMA)["per_rank"]["naive"]["total"] / 1e9
+    assert total > 10_000 and f" {total:,.0f} GB\n" in naive
+    assert f" {document(*LLAMA)['per_rank']['fused']['total'] / 1e9:,.1f} GB\n" in fused
+
+
+def test_a_name_with_the_same_words_is_meant() -> None:
+    with pytest.raises(ValueError, match=r"did you mean 'Llama-3\.3-70B'"):
+        find_model("llama-70b")
+    with pytest.raises(ValueError, match="did you mean 'Qwen3-Coder-30B-A3B'"):
+        find_model("qwen3-coder-30b")
+
+
 def test_a_target_that_fills_the_gpu_is_named_with_the_way_out() -> None:
     asked = ("--target", "llama-3.3-70b", "--seq", "131072", "--gpu", "h100")
     verdict = document(*asked)["verdict"]
     assert "141.1 GB on each rank are the target's weights" in verdict and "--features" in verdict
+    assert "fewer steps" not in verdict, "nothing about the row makes room"
     assert verdict.endswith(document(*asked, "--no-target-weights")["verdict"])
     assert "--features" not in document("--target", "llama-3.1-8b", "--seq", "131072", "--gpu", "h100")["verdict"]
 

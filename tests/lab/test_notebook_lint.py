@@ -70,6 +70,10 @@ BROKEN: dict[str, tuple[Callable[[Node], None], str]] = {
     "no id": (lambda nb: nb.cells[3].metadata.pop("labsim"), "tagged 'exercise' with labsim.exercise None"),
     "no exercise tag": (lambda nb: nb.cells[3].metadata.pop("tags"), "but not the tag 'exercise'"),
     "copied cell": (lambda nb: nb.cells.append(nb.cells[3]), "exercise 01.1 is in cell 4 and in cell 6"),
+    "misplaced": (
+        lambda nb: nb.cells.insert(3, code("1", exercise="01.2")),
+        "exercise 01.1 (cell 5) stands behind 01.2; allowed: numbered by place",
+    ),
     "no solution": (_append(code("1", exercise="01.2")), "exercise 01.2 (cell 5) has no solution"),
     "no exercise": (lambda nb: nb.cells.pop(3), "solution 01.1 has no exercise"),
     "no glossary": (_set(0, "source", "# docs/glossary.md is only named"), "no markdown cell links docs/glossary.md"),

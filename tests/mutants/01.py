@@ -50,7 +50,7 @@ def rounded(alpha, k):
     return round(closed_form(alpha, k))
 
 
-# 01.2 alpha for a wanted speedup
+# 01.3 alpha for a wanted speedup
 
 
 def solved(target, k, overhead):
@@ -106,7 +106,7 @@ def divided_by_k_plus_one(target, k, overhead):
     return alpha if alpha <= 1 else None
 
 
-# 01.3 per-position rates
+# 01.2 per-position rates
 
 
 def with_pairwise(rates):
@@ -208,7 +208,7 @@ ANSWERS = {
             Wrong(rounded),
         ),
     ),
-    "01.2": Answers(
+    "01.3": Answers(
         right=(solved, by_bisection),
         wrong=(
             Wrong(no_overhead, "the overhead is missing"),
@@ -220,7 +220,7 @@ ANSWERS = {
             Wrong(divided_by_k_plus_one),
         ),
     ),
-    "01.3": Answers(
+    "01.2": Answers(
         right=(with_pairwise, with_numpy),
         wrong=(
             Wrong(as_conditional, "the rates are read as conditional"),

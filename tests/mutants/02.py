@@ -42,7 +42,7 @@ def a_constant(plain_ms, speculative_ms, k):
     return 0.55
 
 
-# 02.2 configs
+# 02.3 configs
 
 
 def table(mode, k, draft):
@@ -124,7 +124,7 @@ def without_any_method(mode, k, draft):
     return {key: value for key, value in table(mode, k, draft).items() if key != "method"}
 
 
-# 02.4 cause of the tail
+# 02.2 cause of the tail
 
 
 def by_crossing(before, after):
@@ -231,7 +231,7 @@ ANSWERS = {
             Wrong(a_constant),
         ),
     ),
-    "02.2": Answers(
+    "02.3": Answers(
         right=(table, with_more_keys, min_only, without_a_method),
         wrong=(
             Wrong(eagle_as_a_model, "an EAGLE head served as a draft model"),
@@ -247,7 +247,7 @@ ANSWERS = {
             Wrong(unknown_key),
         ),
     ),
-    "02.3": Answers(
+    "02.4": Answers(
         right=(lambda: "cache", lambda: " CACHE "),
         wrong=(
             Wrong(lambda: "verify", "not 'verify'"),
@@ -257,7 +257,7 @@ ANSWERS = {
             Wrong(lambda: 3),
         ),
     ),
-    "02.4": Answers(
+    "02.2": Answers(
         right=(by_crossing, by_percent, by_p99_over_p50),
         wrong=(
             Wrong(two_pass, "a second target pass"),

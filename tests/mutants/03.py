@@ -196,7 +196,7 @@ def worst_ratio(p, q):
     return min(min(1, a / b) if b else 1 for a, b in zip(p, q, strict=True))
 
 
-# 03.7 a draft that does not draw
+# 03.5 a draft that does not draw
 
 
 def by_index(p, q):
@@ -253,7 +253,7 @@ def chance_only(p, q):
     return p[q.index(max(q))]
 
 
-# 03.5 a greedy step
+# 03.6 a greedy step
 
 
 def walk(draft, choices):
@@ -313,7 +313,7 @@ def off_by_one_compare(draft, choices):
     return [*draft[:n], choices[n]]
 
 
-# 03.6 the best K
+# 03.7 the best K
 
 
 def try_all(survival, forward_ms, draft_ms):
@@ -419,7 +419,7 @@ ANSWERS = {
             Wrong(worst_ratio),
         ),
     ),
-    "03.7": Answers(
+    "03.5": Answers(
         right=(by_index, by_a_point_mass),
         wrong=(
             Wrong(first_choice_as_a_draw, "judged as if it had been drawn"),
@@ -433,7 +433,7 @@ ANSWERS = {
             Wrong(chance_only),
         ),
     ),
-    "03.5": Answers(
+    "03.6": Answers(
         right=(walk, with_takewhile),
         wrong=(
             Wrong(keeps_later_matches, "matches after a mismatch are kept"),
@@ -447,7 +447,7 @@ ANSWERS = {
             Wrong(off_by_one_compare),
         ),
     ),
-    "03.6": Answers(
+    "03.7": Answers(
         right=(try_all, with_numpy),
         wrong=(
             Wrong(variant(own=0), "the target's own token is missing"),

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.mutants.harness import Answers, Wrong
 
-# 08.1 one score matrix
+# 08.3 one score matrix
 
 
 def by_blocks(heads, length, step, width):
@@ -43,7 +43,7 @@ def all_steps(heads, length, step, width):
     return heads * length**2 * width * (step + 1) * (step + 2) // 2
 
 
-# 08.2 a sum or a product
+# 08.1 a sum or a product
 
 
 def additive(length, steps, taps, teacher, layer, logits):
@@ -82,7 +82,7 @@ def no_teacher(length, steps, taps, teacher, layer, logits):
     return length * (taps + steps * (layer + logits))
 
 
-# 08.3 activations or parameters
+# 08.2 activations or parameters
 
 
 def divided(parameters, per_token):
@@ -210,7 +210,7 @@ def weights_divided(memory, fixed, per_token, ranks):
 
 
 ANSWERS = {
-    "08.1": Answers(
+    "08.3": Answers(
         right=(by_blocks, by_shape),
         wrong=(
             Wrong(history, "the history only"),
@@ -222,7 +222,7 @@ ANSWERS = {
             Wrong(all_steps),
         ),
     ),
-    "08.2": Answers(
+    "08.1": Answers(
         right=(additive, per_token),
         wrong=(
             Wrong(product, "everything times k"),
@@ -234,7 +234,7 @@ ANSWERS = {
             Wrong(no_teacher),
         ),
     ),
-    "08.3": Answers(
+    "08.2": Answers(
         right=(divided, searched),
         wrong=(
             Wrong(weights, "weights alone"),

@@ -348,5 +348,5 @@ def test_the_command_makes_a_draft_with_its_recipe(directory: Path, answers: lis
     wrong = tmp_path / "wrong"
     shutil.copytree(data, wrong)
     (wrong / "settings.json").write_text((wrong / "settings.json").read_text().replace(name, "nano"))
-    result = CliRunner().invoke(command, [*arguments, "--data", str(wrong)])
+    result = CliRunner().invoke(command, [*arguments, "--data", str(wrong), "--fresh"])
     assert result.exit_code == 2 and "holds answers of nano" in result.stderr

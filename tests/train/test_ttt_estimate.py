@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from labsim.parallel.mesh import Mesh
 from labsim.train.answers import Question, generate_answers
 from labsim.train.ttt.build import build
 from labsim.train.ttt.data import Document, documents
-from labsim.train.ttt.estimate import Estimate, chain_runs, estimate
+from labsim.train.ttt.estimate import Estimate, chain_runs, estimate, estimate_by_domain
 from labsim.train.ttt.loop import identity_of, train
 from labsim.train.ttt.recipe import TTTRecipe
 
@@ -91,6 +92,19 @@ def test_ranks_count_what_one_rank_counts(
     work = partial(shared, kind=kind)
     for found in logical.run(work, draft, answered, *given, ring=ring, ulysses=ulysses, timeout_seconds=120):
         assert found == alone
+
+
+def test_all_is_the_sum_of_the_domains(nano: Target, answered: list[Document]) -> None:
+    """Each as if walked alone."""
+    recipe = TTTRecipe(draft="eagle3.1", ttt=3, seq=256, bf16=False, draft_vocab_size=600)
+    draft, vocabulary = build(recipe, nano, answered)
+    given = (Online(nano.model, draft.config.feature_layers), nano.model.head, vocabulary, recipe, 3)
+    code, chat = ([replace(one, domain=domain) for one in answered] for domain in ("code", "chat"))
+    mixed = [chat[0], code[1], chat[2], chat[3]]
+    found = estimate_by_domain(draft, mixed, *given)
+    alone = {"all": mixed, "chat": [mixed[0], *mixed[2:]], "code": [mixed[1]]}
+    assert found == {domain: estimate(draft, some, *given) for domain, some in alone.items()}
+    assert list(found) == ["all", "chat", "code"] and found["all"].steps > found["chat"].steps > 0
 
 
 def test_walks_by_hand() -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from safetensors.torch import load_file
 
 from labsim.models.load import Target, load_target
 from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
+from labsim.train.ttt import estimate
 from labsim.train.ttt.checkpoint import NAME
+from labsim.train.ttt.data import Document
 from labsim.train.ttt.recipe import TTTRecipe
 from labsim.train.ttt.run import find, generation_prompt, read_data, run
 
@@ -86,6 +89,23 @@ def test_the_report_has_the_contract_and_the_draft_is_usable(
     assert [line.split(",")[0] for line in (out / "held_out.csv").read_text().splitlines()[1:]] == ["4", "8", "10"]
     assert json.loads((out / "recipe.json").read_text())["recipe"]["seed"] == 5
     assert load_drafter(str(out), nano).name
+
+
+def test_held_out_texts_are_walked_once_behind_the_last_look(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look in the loop, then the draft that was written: of all texts and by domain from one walk."""
+    walked, original = Counter(), estimate.guesses
+
+    def counting(draft: object, document: Document, *arguments: object) -> list[list[bool]]:
+        walked[document.key] += 1
+        return original(draft, document, *arguments)
+
+    monkeypatch.setattr(estimate, "guesses", counting)
+    report = run("nano", [str(data)], replace(RECIPE, steps=1), tmp_path)
+    assert report["held_out"].keys() == {"all", "chat", "code"}
+    assert len(walked) == report["held_out"]["all"]["documents"] > 1
+    assert set(walked.values()) == {2}
 
 
 def test_training_learns(whole: tuple[Path, dict[str, object]]) -> None:

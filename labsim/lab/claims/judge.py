@@ -12,7 +12,7 @@ from .table import Claim
 # What no notebook measures so far, and what will.
 PENDING = {
     "S7": "notebook 14 will take a chat draft to code and agent traffic",
-    "S10": "no engine runs in this course; exercise 02.2 writes the configuration as vLLM documents it",
+    "S10": "no engine runs in this course; exercise 02.3 writes the configuration as vLLM documents it",
     "S14": "notebook 14 will train the draft on with the other domain's answers",
     "A9": "notebook 13 will store real features with several codecs",
     "A11": "notebook 14 will cross shifted traffic with draft capacity",

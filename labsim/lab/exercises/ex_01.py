@@ -109,57 +109,6 @@ EXERCISES = (
     ),
     Exercise(
         id="01.2",
-        title="How much alpha for 2x, for 3x?",
-        minutes=8,
-        difficulty="easy",
-        prompt=(
-            "Return the accepted/drafted rate that gives a speedup of `target` with `k` drafted tokens, when a "
-            "speculative step takes `1 + overhead` times a plain one. Return `None` when no rate is enough."
-        ),
-        hints=(
-            "Speedup = tokens per step / (1 + overhead). How many tokens per step are needed?",
-            "Tokens per step are 1 + K * alpha for accepted/drafted. Solve for alpha.",
-            "`alpha = (target * (1 + overhead) - 1) / k`; a rate above 1 does not exist, so return None there.",
-        ),
-        check=Check(
-            reference=needed_alpha,
-            cases=[(2.0, 5, 0.1), (3.0, 5, 0.1), (2.0, 5, 0.3), (4.0, 2, 0.1), (3.0, 2, 0.1)],
-            random_cases=_some_wish,
-            misconceptions=[
-                Misconception(
-                    "the overhead is missing",
-                    "A speculative step takes longer than a plain one, so more tokens are needed than the speedup.",
-                    wrong=lambda target, k, overhead: needed_alpha(target, k, 0.0),
-                ),
-                Misconception(
-                    "the target's own token is missing",
-                    "One token of every step does not come from the draft; the draft need not earn it.",
-                    wrong=lambda target, k, overhead: _at_most_one(target * (1 + overhead) / k),
-                ),
-                Misconception(
-                    "this is a per-token alpha",
-                    "You solved (1 - a^(K+1)) / (1 - a). Engines print accepted/drafted, for which tokens = 1 + "
-                    "K * alpha.",
-                    wrong=lambda target, k, overhead: needed_conditional_acceptance(target, overhead, k),
-                ),
-                Misconception(
-                    "a rate above 1",
-                    "For some wishes this asks the target to accept more than was drafted. Return None there.",
-                    wrong=lambda target, k, overhead: (target * (1 + overhead) - 1) / k,
-                ),
-                Misconception(
-                    "the overhead is paid per drafted token",
-                    "`overhead` is of the whole step, already including all k tokens.",
-                    wrong=lambda target, k, overhead: needed_alpha(target, k, overhead * k),
-                ),
-            ],
-        ),
-        takeaway=(
-            "At K = 5 and overhead 0.1: 0.24 for 2x, 0.46 for 3x. Each 0.1 of overhead costs another 0.04 or 0.06."
-        ),
-    ),
-    Exercise(
-        id="01.3",
         title="Read a log's per-position rates",
         minutes=6,
         difficulty="medium",
@@ -212,6 +161,57 @@ EXERCISES = (
         takeaway=(
             "A flat conditional list means that the draft is as good at depth 3 as at depth 1; survival falls all the "
             "same."
+        ),
+    ),
+    Exercise(
+        id="01.3",
+        title="How much alpha for 2x, for 3x?",
+        minutes=8,
+        difficulty="easy",
+        prompt=(
+            "Return the accepted/drafted rate that gives a speedup of `target` with `k` drafted tokens, when a "
+            "speculative step takes `1 + overhead` times a plain one. Return `None` when no rate is enough."
+        ),
+        hints=(
+            "Speedup = tokens per step / (1 + overhead). How many tokens per step are needed?",
+            "Tokens per step are 1 + K * alpha for accepted/drafted. Solve for alpha.",
+            "`alpha = (target * (1 + overhead) - 1) / k`; a rate above 1 does not exist, so return None there.",
+        ),
+        check=Check(
+            reference=needed_alpha,
+            cases=[(2.0, 5, 0.1), (3.0, 5, 0.1), (2.0, 5, 0.3), (4.0, 2, 0.1), (3.0, 2, 0.1)],
+            random_cases=_some_wish,
+            misconceptions=[
+                Misconception(
+                    "the overhead is missing",
+                    "A speculative step takes longer than a plain one, so more tokens are needed than the speedup.",
+                    wrong=lambda target, k, overhead: needed_alpha(target, k, 0.0),
+                ),
+                Misconception(
+                    "the target's own token is missing",
+                    "One token of every step does not come from the draft; the draft need not earn it.",
+                    wrong=lambda target, k, overhead: _at_most_one(target * (1 + overhead) / k),
+                ),
+                Misconception(
+                    "this is a per-token alpha",
+                    "You solved (1 - a^(K+1)) / (1 - a). Engines print accepted/drafted, for which tokens = 1 + "
+                    "K * alpha.",
+                    wrong=lambda target, k, overhead: needed_conditional_acceptance(target, overhead, k),
+                ),
+                Misconception(
+                    "a rate above 1",
+                    "For some wishes this asks the target to accept more than was drafted. Return None there.",
+                    wrong=lambda target, k, overhead: (target * (1 + overhead) - 1) / k,
+                ),
+                Misconception(
+                    "the overhead is paid per drafted token",
+                    "`overhead` is of the whole step, already including all k tokens.",
+                    wrong=lambda target, k, overhead: needed_alpha(target, k, overhead * k),
+                ),
+            ],
+        ),
+        takeaway=(
+            "At K = 5 and overhead 0.1: 0.24 for 2x, 0.46 for 3x. Each 0.1 of overhead costs another 0.04 or 0.06."
         ),
     ),
     Exercise(

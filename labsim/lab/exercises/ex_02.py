@@ -159,99 +159,6 @@ EXERCISES = (
     ),
     Exercise(
         id="02.2",
-        title="Three drafts, three configs",
-        minutes=8,
-        difficulty="easy",
-        prompt=(
-            "Return vLLM's `speculative_config` (a dict) for `mode` in `'draft model'`, `'EAGLE-3'`, `'n-gram'`, with "
-            "`k` drafted tokens. `draft` is the draft's checkpoint, for the modes that have one."
-        ),
-        hints=(
-            "Keys: `method`, `num_speculative_tokens`, and for a checkpoint `model`. (vLLM guesses the method "
-            "from some checkpoints' names; naming it holds for all.)",
-            "The three methods are called `draft_model`, `eagle3` and `ngram`. An n-gram draft copies from the prompt.",
-            "For n-gram: `{'method': 'ngram', 'num_speculative_tokens': k, 'prompt_lookup_max': 4}`",
-        ),
-        check=Check(
-            reference=speculative_config,
-            cases=[
-                ("draft model", 5, "meta-llama/Llama-3.2-1B-Instruct"),
-                ("EAGLE-3", 3, "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"),
-                ("n-gram", 4, ""),
-            ],
-            compare=same_config,
-            misconceptions=[
-                Misconception(
-                    "an EAGLE head served as a draft model",
-                    "An EAGLE head reads the target's hidden states; it is no model that runs on its own.",
-                    wrong=lambda mode, k, draft: speculative_config(
-                        "draft model" if mode == "EAGLE-3" else mode, k, draft
-                    ),
-                ),
-                Misconception(
-                    "the method is EAGLE-1",
-                    "`eagle` is the head that reads the last layer only; an EAGLE-3 checkpoint needs `eagle3`.",
-                    wrong=lambda mode, k, draft: {
-                        **speculative_config(mode, k, draft),
-                        **({"method": "eagle"} if mode == "EAGLE-3" else {}),
-                    },
-                ),
-                Misconception(
-                    "flags of older releases",
-                    "Since vLLM 0.8 there is one dict; `speculative_model` and its sisters are gone.",
-                    wrong=lambda mode, k, draft: {"speculative_model": draft, "num_speculative_tokens": k},
-                ),
-                Misconception(
-                    "an n-gram draft with a checkpoint",
-                    "The n-gram draft has no weights: it looks up the last tokens in the prompt.",
-                    wrong=lambda mode, k, draft: {**speculative_config(mode, k, draft), "model": draft or "ngram"},
-                ),
-                Misconception(
-                    "K is missing",
-                    "Without `num_speculative_tokens` nobody knows how far to draft.",
-                    wrong=lambda mode, k, draft: {
-                        key: value
-                        for key, value in speculative_config(mode, k, draft).items()
-                        if key != "num_speculative_tokens"
-                    },
-                ),
-            ],
-        ),
-        takeaway="No config, no speculation: vLLM speculates only when this dict is set.",
-    ),
-    Exercise(
-        id="02.3",
-        title="A draft model beside chunked prefill",
-        minutes=3,
-        difficulty="warm-up",
-        prompt=(
-            "The note above says that n-gram drafting starts beside chunked prefill where a draft model does not. "
-            "Which work does a step with a slice of a prompt bring a draft *model*, and not an n-gram draft? "
-            "`'cache'`: run its own layers over the slice, to fill a KV cache of its own; `'verify'`: verify drafted "
-            "tokens beside the slice; `'prompt'`: see the prompt's tokens at all; `'reject'`: take rejected tokens "
-            "back out of the target's cache."
-        ),
-        hints=(
-            "Chunked prefill puts slices of prompts and decoding requests into one step. Who must see such a slice?",
-            "Verifying and rejecting are the target's work: the same for every kind of draft.",
-            "Both drafts know the prompt. One of them looks tokens up in it; the other must compute on it first.",
-        ),
-        check=choice_check(
-            "cache",
-            {
-                "cache": "Right: it has layers and a KV cache of its own, so every slice has to go through two models.",
-                "verify": "The target verifies, whoever drafted: an n-gram draft's tokens stand beside the slice too.",
-                "prompt": "An n-gram draft reads the prompt as well: it looks up the last tokens there.",
-                "reject": "The target's cache drops rejected tokens for every kind of draft.",
-            },
-        ),
-        takeaway=(
-            "A draft with a cache of its own has to follow everything the scheduler does. Notes on what starts age "
-            "quickly: read the one of your version, and start the engine once before planning on it."
-        ),
-    ),
-    Exercise(
-        id="02.4",
         title="Mean down 25 %, P99 up 15 %: why?",
         minutes=12,
         difficulty="hard",
@@ -316,6 +223,99 @@ EXERCISES = (
             ],
         ),
         takeaway="Three causes, three cures: accept longer chunks or a smaller K; a smaller prefill slice; both.",
+    ),
+    Exercise(
+        id="02.3",
+        title="Three drafts, three configs",
+        minutes=8,
+        difficulty="easy",
+        prompt=(
+            "Return vLLM's `speculative_config` (a dict) for `mode` in `'draft model'`, `'EAGLE-3'`, `'n-gram'`, with "
+            "`k` drafted tokens. `draft` is the draft's checkpoint, for the modes that have one."
+        ),
+        hints=(
+            "Keys: `method`, `num_speculative_tokens`, and for a checkpoint `model`. (vLLM guesses the method "
+            "from some checkpoints' names; naming it holds for all.)",
+            "The three methods are called `draft_model`, `eagle3` and `ngram`. An n-gram draft copies from the prompt.",
+            "For n-gram: `{'method': 'ngram', 'num_speculative_tokens': k, 'prompt_lookup_max': 4}`",
+        ),
+        check=Check(
+            reference=speculative_config,
+            cases=[
+                ("draft model", 5, "meta-llama/Llama-3.2-1B-Instruct"),
+                ("EAGLE-3", 3, "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"),
+                ("n-gram", 4, ""),
+            ],
+            compare=same_config,
+            misconceptions=[
+                Misconception(
+                    "an EAGLE head served as a draft model",
+                    "An EAGLE head reads the target's hidden states; it is no model that runs on its own.",
+                    wrong=lambda mode, k, draft: speculative_config(
+                        "draft model" if mode == "EAGLE-3" else mode, k, draft
+                    ),
+                ),
+                Misconception(
+                    "the method is EAGLE-1",
+                    "`eagle` is the head that reads the last layer only; an EAGLE-3 checkpoint needs `eagle3`.",
+                    wrong=lambda mode, k, draft: {
+                        **speculative_config(mode, k, draft),
+                        **({"method": "eagle"} if mode == "EAGLE-3" else {}),
+                    },
+                ),
+                Misconception(
+                    "flags of older releases",
+                    "Since vLLM 0.8 there is one dict; `speculative_model` and its sisters are gone.",
+                    wrong=lambda mode, k, draft: {"speculative_model": draft, "num_speculative_tokens": k},
+                ),
+                Misconception(
+                    "an n-gram draft with a checkpoint",
+                    "The n-gram draft has no weights: it looks up the last tokens in the prompt.",
+                    wrong=lambda mode, k, draft: {**speculative_config(mode, k, draft), "model": draft or "ngram"},
+                ),
+                Misconception(
+                    "K is missing",
+                    "Without `num_speculative_tokens` nobody knows how far to draft.",
+                    wrong=lambda mode, k, draft: {
+                        key: value
+                        for key, value in speculative_config(mode, k, draft).items()
+                        if key != "num_speculative_tokens"
+                    },
+                ),
+            ],
+        ),
+        takeaway="No config, no speculation: vLLM speculates only when this dict is set.",
+    ),
+    Exercise(
+        id="02.4",
+        title="A draft model beside chunked prefill",
+        minutes=3,
+        difficulty="warm-up",
+        prompt=(
+            "The note above says that n-gram drafting starts beside chunked prefill where a draft model does not. "
+            "Which work does a step with a slice of a prompt bring a draft *model*, and not an n-gram draft? "
+            "`'cache'`: run its own layers over the slice, to fill a KV cache of its own; `'verify'`: verify drafted "
+            "tokens beside the slice; `'prompt'`: see the prompt's tokens at all; `'reject'`: take rejected tokens "
+            "back out of the target's cache."
+        ),
+        hints=(
+            "Chunked prefill puts slices of prompts and decoding requests into one step. Who must see such a slice?",
+            "Verifying and rejecting are the target's work: the same for every kind of draft.",
+            "Both drafts know the prompt. One of them looks tokens up in it; the other must compute on it first.",
+        ),
+        check=choice_check(
+            "cache",
+            {
+                "cache": "Right: it has layers and a KV cache of its own, so every slice has to go through two models.",
+                "verify": "The target verifies, whoever drafted: an n-gram draft's tokens stand beside the slice too.",
+                "prompt": "An n-gram draft reads the prompt as well: it looks up the last tokens there.",
+                "reject": "The target's cache drops rejected tokens for every kind of draft.",
+            },
+        ),
+        takeaway=(
+            "A draft with a cache of its own has to follow everything the scheduler does. Notes on what starts age "
+            "quickly: read the one of your version, and start the engine once before planning on it."
+        ),
     ),
     Exercise(
         id="02.5",

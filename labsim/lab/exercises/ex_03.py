@@ -244,7 +244,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="03.7",
+        id="03.5",
         title="A draft that does not draw",
         minutes=6,
         difficulty="easy",
@@ -317,7 +317,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="03.5",
+        id="03.6",
         title="A greedy step",
         minutes=6,
         difficulty="medium",
@@ -386,7 +386,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="03.6",
+        id="03.7",
         title="The best K, from measured times",
         minutes=8,
         difficulty="medium",

@@ -72,65 +72,6 @@ def some_gpu(rng: Random) -> tuple[int, int, int, int]:
 EXERCISES = (
     Exercise(
         id="08.1",
-        title="One score matrix",
-        minutes=5,
-        difficulty="easy",
-        prompt=(
-            "Attention without a flash kernel writes its scores down and keeps them for the backward. In TTT step "
-            "`step` "
-            "(0, 1, ...) the keys of all steps so far lie side by side, those of this step included. Return the "
-            "bytes of "
-            "the score matrix of this one step, for `heads` heads, a row of `length` tokens and `width` bytes per "
-            "score."
-        ),
-        hints=(
-            "How many queries does a head have, and how many keys do they meet?",
-            "`length` queries, and one block of `length` keys per step up to and with this one: `(step + 1) * length`.",
-            "`length * (step + 1) * length` scores for each head. What does one score take, and how many "
-            "heads are there?",
-        ),
-        check=Check(
-            reference=score_bytes,
-            cases=[(32, 1000, 0, 2), (8, 512, 3, 4)],
-            random_cases=some_scores,
-            misconceptions=[
-                Misconception(
-                    "the history only",
-                    "Later steps look at the keys of the branch, too, and a dense matrix has a column for each of "
-                    "them.",
-                    wrong=lambda heads, length, step, width: heads * length * length * width,
-                ),
-                Misconception(
-                    "steps counted from 1",
-                    "Step 0 has one block of keys already: `step + 1` blocks.",
-                    wrong=lambda heads, length, step, width: heads * length * step * length * width,
-                ),
-                Misconception(
-                    "one matrix for all heads",
-                    "Each head scores for itself.",
-                    wrong=lambda heads, length, step, width: length * (step + 1) * length * width,
-                ),
-                Misconception(
-                    "queries grow as well",
-                    "A step has `length` queries, whatever came before. Only the keys pile up.",
-                    wrong=lambda heads, length, step, width: heads * ((step + 1) * length) ** 2 * width,
-                ),
-                Misconception(
-                    "linear in the length",
-                    "Every query meets every key: the length stands in it twice.",
-                    wrong=lambda heads, length, step, width: heads * length * (step + 1) * width,
-                ),
-                Misconception(
-                    "scores, not bytes",
-                    "That is their number. Each takes `width` bytes.",
-                    wrong=lambda heads, length, step, width: heads * length * (step + 1) * length,
-                ),
-            ],
-        ),
-        takeaway="A score matrix is quadratic in the length, and step j's is j + 1 times that of step 0.",
-    ),
-    Exercise(
-        id="08.2",
         title="A sum or a product?",
         minutes=6,
         difficulty="medium",
@@ -201,7 +142,7 @@ EXERCISES = (
         takeaway="Once: taps, teacher. Times k: layer, logits. A sum, linear in each.",
     ),
     Exercise(
-        id="08.3",
+        id="08.2",
         title="Activations or parameters?",
         minutes=5,
         difficulty="medium",
@@ -251,6 +192,65 @@ EXERCISES = (
             ],
         ),
         takeaway="Parameters are a fixed sum; every token of the row adds.",
+    ),
+    Exercise(
+        id="08.3",
+        title="One score matrix",
+        minutes=5,
+        difficulty="easy",
+        prompt=(
+            "Attention without a flash kernel writes its scores down and keeps them for the backward. In TTT step "
+            "`step` "
+            "(0, 1, ...) the keys of all steps so far lie side by side, those of this step included. Return the "
+            "bytes of "
+            "the score matrix of this one step, for `heads` heads, a row of `length` tokens and `width` bytes per "
+            "score."
+        ),
+        hints=(
+            "How many queries does a head have, and how many keys do they meet?",
+            "`length` queries, and one block of `length` keys per step up to and with this one: `(step + 1) * length`.",
+            "`length * (step + 1) * length` scores for each head. What does one score take, and how many "
+            "heads are there?",
+        ),
+        check=Check(
+            reference=score_bytes,
+            cases=[(32, 1000, 0, 2), (8, 512, 3, 4)],
+            random_cases=some_scores,
+            misconceptions=[
+                Misconception(
+                    "the history only",
+                    "Later steps look at the keys of the branch, too, and a dense matrix has a column for each of "
+                    "them.",
+                    wrong=lambda heads, length, step, width: heads * length * length * width,
+                ),
+                Misconception(
+                    "steps counted from 1",
+                    "Step 0 has one block of keys already: `step + 1` blocks.",
+                    wrong=lambda heads, length, step, width: heads * length * step * length * width,
+                ),
+                Misconception(
+                    "one matrix for all heads",
+                    "Each head scores for itself.",
+                    wrong=lambda heads, length, step, width: length * (step + 1) * length * width,
+                ),
+                Misconception(
+                    "queries grow as well",
+                    "A step has `length` queries, whatever came before. Only the keys pile up.",
+                    wrong=lambda heads, length, step, width: heads * ((step + 1) * length) ** 2 * width,
+                ),
+                Misconception(
+                    "linear in the length",
+                    "Every query meets every key: the length stands in it twice.",
+                    wrong=lambda heads, length, step, width: heads * length * (step + 1) * width,
+                ),
+                Misconception(
+                    "scores, not bytes",
+                    "That is their number. Each takes `width` bytes.",
+                    wrong=lambda heads, length, step, width: heads * length * (step + 1) * length,
+                ),
+            ],
+        ),
+        takeaway="A score matrix is quadratic in the length, and step j's is j + 1 times that of step 0.",
     ),
     Exercise(
         id="08.4",

@@ -63,8 +63,13 @@ class Estimate:
         return tuple(now / then if then else 0.0 for now, then in zip(self.survival, before, strict=True))
 
 
+def estimate(draft: TrainedDraft, documents: Sequence[Document], *arguments: object, **options: object) -> Estimate:
+    """Acceptance of greedy chains over all documents; everything else as `estimate_by_domain` takes it."""
+    return estimate_by_domain(draft, documents, *arguments, **options)["all"]
+
+
 @torch.no_grad()
-def estimate(
+def estimate_by_domain(
     draft: TrainedDraft,
     documents: Sequence[Document],
     source: StateSource,
@@ -76,8 +81,10 @@ def estimate(
     layout: Kind = "zigzag",
     *,
     shared_from: int = SHARED_FROM,
-) -> Estimate:
-    """Acceptance of greedy chains on greedy documents. ValueError for a sampled document.
+) -> dict[str, Estimate]:
+    """Acceptance of greedy chains on greedy documents: of "all", and of each domain. ValueError for a sampled document.
+
+    Each document is walked once: the counts of all are the sum of the domains'.
 
     In full precision on a CPU; on a GPU in the recipe's, whose attention needs no score matrix. With a mesh each rank
     takes every so-manieth document, a document of `shared_from` tokens or more is shared by all, and all get the
@@ -88,8 +95,9 @@ def estimate(
     device = draft_device(draft)
     # However a draft was trained, its own branch is what a cache serves.
     recipe = replace(recipe, bf16=recipe.bf16 and device.type == "cuda", mtp_branch="own")
-    steps = accepted = 0
-    reached, right, asked = [0] * k, [0] * k, [0] * k
+    domains = {domain: row for row, domain in enumerate(dict.fromkeys(one.domain for one in documents))}
+    # Steps and accepted tokens; chains that reached, right guesses and guesses at each depth.
+    counts = torch.zeros(len(domains), 2 + 3 * k, dtype=torch.long)
     mesh = mesh or Mesh.alone()
     short = [one for one in documents if mesh.size == 1 or len(one.tokens) < shared_from]
     mine = [(one, None) for one in short[mesh.world.rank :: mesh.size]]
@@ -100,20 +108,26 @@ def estimate(
         correct = guesses(draft, document, source, head, vocabulary, recipe, depth(draft, k), part)
         if part is not None and mesh.world.rank:
             continue  # the first one counts
-        for level, hits in enumerate(correct):
-            right[level] += sum(hits)
-            asked[level] += len(hits)
-        for run in chain_runs(correct, document.answer_tokens, k, document.stopped):
-            steps += 1
-            accepted += run
-            for level in range(run):
-                reached[level] += 1
-    counts = torch.tensor([steps, accepted, *reached, *right, *asked], device=device)
-    steps, accepted, *rest = mesh.world.all_reduce(counts, "held-out chains").tolist()
+        runs = chain_runs(correct, document.answer_tokens, k, document.stopped)
+        reached = [sum(run > level for run in runs) for level in range(k)]
+        beyond = [0] * (k - len(correct))
+        right, asked = [sum(hits) for hits in correct], [len(hits) for hits in correct]
+        counts[domains[document.domain]] += torch.tensor(
+            [len(runs), sum(runs), *reached, *right, *beyond, *asked, *beyond]
+        )
+    counts = mesh.world.all_reduce(counts.to(device), "held-out chains")
+    of = {"all": documents} | {domain: [one for one in documents if one.domain == domain] for domain in domains}
+    rows = [counts.sum(dim=0), *counts]
+    return {domain: counted(len(of[domain]), row.tolist(), k) for domain, row in zip(of, rows, strict=True)}
+
+
+def counted(documents: int, counts: Sequence[int], k: int) -> Estimate:
+    """The estimate of one row of counts."""
+    steps, accepted, *rest = counts
     reached, right, asked = rest[:k], rest[k : 2 * k], rest[2 * k :]
     survival = tuple(count / steps if steps else 0.0 for count in reached)
     marginal = tuple(hits / count if count else 0.0 for hits, count in zip(right, asked, strict=True))
-    return Estimate(len(documents), steps, accepted, survival, marginal)
+    return Estimate(documents, steps, accepted, survival, marginal)
 
 
 def guesses(

@@ -26,7 +26,7 @@ from ..answer_store import read_answers, read_settings
 from ..small_data import split
 from .build import build, start_from
 from .data import Document, PackedRow, documents, pack
-from .estimate import estimate
+from .estimate import estimate_by_domain
 from .loop import Report, identity_of, train
 from .loss import Teacher, row_loss
 from .part import Part
@@ -162,10 +162,9 @@ def run(
         identity=identity, told=told, mesh=mesh, layout=layout,
     )  # fmt: skip
     best, _ = start_from(out, recipe, target)
-    found = {
-        domain: estimate(best, chosen, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout)
-        for domain, chosen in by_domain(read.held_out).items()
-    }
+    found = estimate_by_domain(
+        best, read.held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout
+    )
     last = (out / "loss.csv").read_text().splitlines()[-1].split(",")
     report: dict[str, object] = {
         "draft": recipe.draft,
@@ -230,14 +229,6 @@ def stored_states(
     mesh.world.meet("target states are there")
     store.refresh()
     return store
-
-
-def by_domain(documents: Sequence[Document]) -> dict[str, list[Document]]:
-    """All of them under "all", and each domain's."""
-    groups: dict[str, list[Document]] = {"all": list(documents)}
-    for document in documents:
-        groups.setdefault(document.domain, []).append(document)
-    return groups
 
 
 def measure_peak(
