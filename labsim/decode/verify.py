@@ -35,7 +35,9 @@ def verify(
         for last, draft in zip(last_tokens, drafts, strict=True)
     ]
     parents = None
-    if not all(draft.is_chain for draft in drafts):
+    # In a chain the padding stands behind the draft, and a row near the end of the context has no positions there.
+    beyond = max(cache.lengths) + 1 + width > model.config.max_positions
+    if beyond or not all(draft.is_chain for draft in drafts):
         parents = [
             [-1, *(parent + 1 for parent in draft.parents)] + [0] * (width - len(draft.tokens)) for draft in drafts
         ]

@@ -80,28 +80,35 @@ class SmallModelDrafter:
         sampling: Sampling,
         generators: Sequence[torch.Generator],
     ) -> list[Draft]:
-        root_BV = self._catch_up(texts, shape)
+        if self.cache is None:
+            runs = shape.depth * shape.top_k if isinstance(shape, DynamicTree) else shape.nodes
+            self.cache = self.model.new_cache(len(texts), self.capacity + runs)
+            self.pending = [[] for _ in texts]
+        room = self.model.config.max_positions - max(map(len, texts))
+        if room < 0:  # a text longer than this model's context is answered without drafts
+            return [Draft()] * len(texts)
+        root_BV = self._catch_up(texts)
 
         def run(tokens_BW: torch.Tensor, parents: list[list[int]]) -> torch.Tensor:
             for row, more in zip(self.pending, tokens_BW.tolist(), strict=True):
                 row += more
             return self._widen(self.model.forward(tokens_BW, self.cache, parents_BQ=parents).logits_BQV)
 
-        return expand(shape, root_BV, run, sampling, generators)
+        # The last level is drafted and not run: it needs no position.
+        return expand(shape.limited(room + 1), root_BV, run, sampling, generators)
 
-    def _catch_up(self, texts: Sequence[Sequence[int]], shape: Shape) -> torch.Tensor:
+    def _catch_up(self, texts: Sequence[Sequence[int]]) -> torch.Tensor:
         """Bring the cache up to the end of each text; (B, V) logits after each one's last token."""
-        if self.cache is None:
-            runs = shape.depth * shape.top_k if isinstance(shape, DynamicTree) else shape.nodes
-            self.cache = self.model.new_cache(len(texts), self.capacity + runs)
-            self.pending = [[] for _ in texts]
         cache = self.cache
         cache.keep([self._confirmed(row, text) for row, text in enumerate(texts)])
         self.pending = [[] for _ in texts]
         fresh = [list(text[length:]) for text, length in zip(texts, cache.lengths, strict=True)]
         width = max(map(len, fresh))
         tokens_BQ = torch.tensor([row + [0] * (width - len(row)) for row in fresh])
-        out = self.model.forward(tokens_BQ, cache, logits=[len(row) - 1 for row in fresh])
+        parents = None
+        if max(cache.lengths) + width > self.model.config.max_positions:  # of padding alone, which gets no position
+            parents = [[*range(-1, len(row) - 1), *[-1] * (width - len(row))] for row in fresh]
+        out = self.model.forward(tokens_BQ, cache, parents_BQ=parents, logits=[len(row) - 1 for row in fresh])
         cache.keep([range(len(row)) for row in fresh])
         return self._widen(out.logits_BQV)[:, 0]
 

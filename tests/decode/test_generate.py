@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -235,6 +236,37 @@ def test_the_context_ends_an_answer(target: Target, draft_model: LanguageModel, 
     chosen = None if kind == "none" else drafter(kind, draft_model)
     result = generate(target, [1, 2, 3] * 30, drafter=chosen, shape=Chain(4) if chosen else None, max_new_tokens=50)
     assert (len(result.tokens), result.finish_reason) == (96 - 90, "context")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("kind", ["none", "ngram", "small"])
+def test_one_rows_end_is_not_the_batchs(
+    target: Target, reference: tuple[LlamaForCausalLM, Path], draft_model: LanguageModel, kind: str, shape: Shape
+) -> None:
+    """Rows with room draft on beside one that has hardly any; padding needs no room."""
+    chosen = None if kind == "none" else drafter(kind, draft_model)
+    prompts = [[1, 2, 3, 1, 2], [1, 2, 3] * 30, [6, 6]]
+    results = generate_batch(
+        target, prompts, drafter=chosen, shape=shape if chosen else None, max_new_tokens=30, stop_ids=frozenset()
+    )
+    assert [result.finish_reason for result in results] == ["length", "context", "length"]
+    for prompt, result in zip(prompts, results, strict=True):
+        assert list(result.tokens) == by_transformers(reference[0], prompt, min(30, 96 - len(prompt)))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_draft_of_a_shorter_context_stops_drafting(
+    target: Target, draft_model: LanguageModel, shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = [[1, 2, 3, 1, 2], [1, 2, 3] * 10, [6, 6] * 14]
+    expected = generate_batch(target, prompts, max_new_tokens=40, stop_ids=frozenset())
+    monkeypatch.setattr(draft_model, "config", replace(draft_model.config, max_positions=34))
+    made = small(draft_model)
+    results = generate_batch(target, prompts, drafter=made, shape=shape, max_new_tokens=40, stop_ids=frozenset())
+    assert [result.tokens for result in results] == [result.tokens for result in expected]
+    alone = generate(target, prompts[0], drafter=made, shape=shape, max_new_tokens=60, stop_ids=frozenset())
+    assert alone.steps[0].tokens and not alone.steps[-2].tokens
+    assert alone.tokens[:40] == expected[0].tokens
 
 
 def test_a_prompt_in_several_chunks_gives_the_same(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
