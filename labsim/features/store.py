@@ -10,7 +10,7 @@ never a wrong one.
 
 States of long texts are hundreds of gigabytes. So a training reads the positions that it needs and nothing else. Every
 byte is looked at once, by one of several ranks: `checked.json` notes which files were whole, by size and by time of
-change.
+change. And they take hours: of two trainings that need the same ones, the second waits (`kept`) and reads them.
 
 A token costs (F + E) * 2 bytes in bf16: 4.6 kB for SmolLM2 with three feature layers, 32 kB for an 8B model.
 
@@ -20,7 +20,9 @@ Shapes: T tokens of a document, F width of the concatenated feature layers, E th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -28,7 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from ..models.config import read_json
 from ..models.files import DIGEST_LETTERS, digest, write_atomically
@@ -96,9 +98,13 @@ class FeatureStore:
     def _check(self) -> None:
         """ValueError for a shard whose bytes are not those that it was written with."""
         path = self.directory / "checked.json"
-        before = read_json(path) if path.exists() else {}
-        found = {shard.name: [shard.stat().st_size, shard.stat().st_mtime_ns] for shard in self.shards()}
-        for shard in self.shards():
+        before: dict[str, Any] = {}
+        with suppress(ValueError):  # absent or damaged: everything is looked at again
+            before = read_json(path)
+        # One listing: other trainings may be writing here.
+        shards = self.shards()
+        found = {shard.name: [shard.stat().st_size, shard.stat().st_mtime_ns] for shard in shards}
+        for shard in shards:
             if before.get(shard.name) == found[shard.name]:
                 continue
             with shard.open("rb") as file:
@@ -108,15 +114,22 @@ class FeatureStore:
                     f"{shard} is damaged: its sha256 begins with {begins}; delete it, and it is made again"
                 )
         if found != before:
-            write_atomically(path, (json.dumps(found) + "\n").encode())
+            with suppress(OSError):  # a directory that is only read is looked at each time
+                write_atomically(path, (json.dumps(found) + "\n").encode())
 
     def _learn(self, shard: Path) -> None:
+        places, start = {}, 0
         with opened(shard) as file:
-            records = json.loads(file.metadata()["documents"])
-        start = 0
-        for name, length in records:
-            self.places[name] = (shard, start, start + length)
-            start += length
+            try:
+                for name, length in json.loads(file.metadata()["documents"]):
+                    places[name] = (shard, start, start + length)
+                    start += length
+                rows = {file.get_slice(name).get_shape()[0] for name in ("features", "last")}
+            except (SafetensorError, KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{shard} is no shard of target states; delete it") from error
+        if rows != {start}:
+            raise ValueError(f"{shard} names {start} tokens and holds states of {max(rows)}; delete it")
+        self.places |= places
 
     def fill(
         self,
@@ -188,6 +201,29 @@ class FeatureStore:
         if shard not in self._open:
             self._open[shard] = safe_open(shard, "pt")
         return self._open[shard], start, stop
+
+
+@contextmanager
+def kept(directory: Path) -> Iterator[None]:
+    """The directory is this process's to fill; another one waits here, and then finds what this one has written.
+
+    Of several ranks that fill it together one keeps it for all. Where nothing can be written, or the file system knows
+    no locks, it is not kept.
+    """
+    from filelock import FileLock, Timeout
+
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory / ".lock")
+    with suppress(OSError, NotImplementedError):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(f"{directory}: another training is filling it; this one waits", file=sys.stderr, flush=True)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def runs_of(places: Sequence[int]) -> list[tuple[int, int]]:

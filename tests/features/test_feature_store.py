@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import threading
 from hashlib import file_digest
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
+from safetensors.torch import save
 from transformers import AutoModelForCausalLM
 
 from labsim.features import store
 from labsim.features.source import Online
-from labsim.features.store import FeatureSettings, FeatureStore, fingerprint, grouped, shares
+from labsim.features.store import FeatureSettings, FeatureStore, fingerprint, grouped, kept, shares
+from labsim.models.files import digest
 from labsim.models.load import Target, load_target
 from labsim.models.paths import data_directory
 
@@ -50,6 +56,20 @@ def test_stored_states_are_the_online_ones(online: Online, tmp_path: Path) -> No
     for stored, live in zip(reopened.read(DOCUMENTS), online.read(DOCUMENTS), strict=True):
         torch.testing.assert_close(stored.features_TF, live.features_TF, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(stored.last_TE, live.last_TE, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("own", "needed"), [([0, 1, 4, 8], [3]), ([], [2]), ([7], []), ([], [])])
+def test_some_positions_of_a_document(online: Online, tmp_path: Path, own: list[int], needed: list[int]) -> None:
+    """Also none: of a short document most ranks have no part."""
+    kept_states = FeatureStore(tmp_path, SETTINGS)
+    kept_states.fill(online, DOCUMENTS)
+    own_P, needed_P = torch.tensor(own, dtype=torch.long), torch.tensor(needed, dtype=torch.long)
+    for document in (DOCUMENTS[2], DOCUMENTS[3]):  # the last one ends its shard
+        [whole] = kept_states.read([document])
+        for source in (kept_states, online):
+            part = source.read_at(document, own_P, needed_P)
+            torch.testing.assert_close(part.features_TF, whole.features_TF[own_P], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(part.last_TE, whole.last_TE[needed_P], atol=1e-4, rtol=1e-4)
 
 
 def test_only_what_is_missing_is_computed(online: Online, tmp_path: Path) -> None:
@@ -119,6 +139,74 @@ def test_what_another_rank_has_written_is_taken_in(online: Online, tmp_path: Pat
     one.refresh()
     other.refresh()
     assert len(one.read(DOCUMENTS)) == len(other.read(DOCUMENTS)) == len(DOCUMENTS)
+
+
+def test_of_two_trainings_the_second_waits_and_reads(
+    online: Online, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    inside = []
+
+    def second() -> None:
+        with kept(tmp_path):
+            inside.append(FeatureStore(tmp_path, SETTINGS).holds(DOCUMENTS[0]))
+
+    with kept(tmp_path):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(0.3)
+        assert not inside
+        FeatureStore(tmp_path, SETTINGS).fill(online, DOCUMENTS[:1])
+    other.join(20)
+    assert inside == [True]
+    assert "another training is filling it" in capsys.readouterr().err
+
+
+def test_a_shard_that_comes_while_others_are_listed_is_no_error(
+    online: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FeatureStore(tmp_path, SETTINGS).fill(online, DOCUMENTS[:1])
+    calls = []
+    listed = FeatureStore.shards
+
+    def growing(self: FeatureStore) -> list[Path]:
+        calls.append(1)
+        return listed(self) if len(calls) > 1 else []
+
+    monkeypatch.setattr(FeatureStore, "shards", growing)
+    assert FeatureStore(tmp_path, SETTINGS).holds(DOCUMENTS[0])
+
+
+def test_a_directory_that_cannot_be_written_is_read(
+    online: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FeatureStore(tmp_path, SETTINGS).fill(online, DOCUMENTS[:1])
+    (tmp_path / "checked.json").write_text("{damaged")
+
+    def refused(path: Path, data: bytes) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(store, "write_atomically", refused)
+    monkeypatch.setattr(FileLock, "acquire", lambda self, **_: refused(tmp_path / ".lock", b""))
+    with kept(tmp_path):
+        assert FeatureStore(tmp_path, SETTINGS).holds(DOCUMENTS[0])
+
+
+@pytest.mark.parametrize("header", [None, {}, {"documents": "7"}, {"documents": "[[1]]"}, {"documents": "{"}])
+def test_a_strangers_shard_is_named(header: dict[str, str] | None, tmp_path: Path) -> None:
+    FeatureStore(tmp_path, SETTINGS)
+    data = save({"features": torch.zeros(2, 3), "last": torch.zeros(2, 1)}, metadata=header)
+    (tmp_path / f"features-00000-{digest(data)}.safetensors").write_bytes(data)
+    with pytest.raises(ValueError, match="is no shard of target states"):
+        FeatureStore(tmp_path, SETTINGS)
+
+
+def test_a_shard_of_other_lengths_is_named(tmp_path: Path) -> None:
+    FeatureStore(tmp_path, SETTINGS)
+    header = {"documents": json.dumps([["a", 3]])}
+    data = save({"features": torch.zeros(2, 3), "last": torch.zeros(2, 1)}, metadata=header)
+    (tmp_path / f"features-00000-{digest(data)}.safetensors").write_bytes(data)
+    with pytest.raises(ValueError, match="names 3 tokens and holds states of 2"):
+        FeatureStore(tmp_path, SETTINGS)
 
 
 def test_long_documents_get_shards_of_their_own() -> None:
