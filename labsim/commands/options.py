@@ -154,8 +154,12 @@ def writing_to(out: Path) -> Iterator[None]:
 
 
 def keep_the_draft(out: Path, checkpoint: str, fresh: bool) -> None:
-    """ValueError where `--out` holds a draft and no training to go on with, unless it may be replaced."""
-    if not fresh and (out / "model.safetensors").exists() and not (out / checkpoint).exists():
+    """ValueError where `--out` holds a draft and no training to go on with, unless it may be replaced.
+
+    What a kill before the first checkpoint leaves may be: a curve, and no recipe, which is written at the end.
+    """
+    killed = (out / "loss.csv").exists() and not (out / "recipe.json").exists()
+    if not fresh and (out / "model.safetensors").exists() and not (out / checkpoint).exists() and not killed:
         raise ValueError(
             f"{out} holds a draft and no training to go on with, and it would be replaced: give another --out, or "
             "--fresh"

@@ -128,7 +128,8 @@ def command(
         raise click.UsageError(
             f"{ignored[0]} is the size of a new draft; --start-from brings its own: give one of them"
         )
-    first = os.environ.get("RANK", "0") == "0"
+    # Alone it is the first, whatever rank a batch system has put into the environment.
+    first = os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
     try:
         with writing_to(out) if first else nullcontext(), wrong_values_exit_2():
             from ..parallel.meeting import joined
@@ -175,9 +176,6 @@ def run(
     mesh = places["mesh"]
     if mesh.world.rank == 0:
         keep_the_draft(out, NAME, fresh)
-        for name in (NAME, "loss.csv", "held_out.csv") if fresh else ():
-            (out / name).unlink(missing_ok=True)
-    mesh.world.meet("old state is gone")
     recipe = TTTRecipe(draft=draft, **settings)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with progress_bar(*columns, hidden=mesh.world.rank > 0) as progress:
@@ -203,6 +201,7 @@ def run(
             recipe,
             out,
             domains=chosen,
+            fresh=fresh,
             told=told,
             filled=lambda done, count: progress.update(states, completed=done, total=count),
             **places,

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from labsim.commands.options import keep_the_draft
 from labsim.models.load import Target, load_target
+from labsim.models.paths import data_directory
 from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
 from labsim.train.ttt import estimate
 from labsim.train.ttt.checkpoint import NAME
 from labsim.train.ttt.data import Document
+from labsim.train.ttt.loop import Report, train
 from labsim.train.ttt.recipe import TTTRecipe
 from labsim.train.ttt.run import find, generation_prompt, read_data, run
 
@@ -139,6 +146,72 @@ def test_a_killed_training_resumes_to_the_same_bits(
 def test_another_training_in_the_same_place_is_refused(whole: tuple[Path, dict[str, object]], data: Path) -> None:
     with pytest.raises(ValueError, match=r"another recipe: learning_rate \([\d.]+, not 0.001\); give .*--fresh"):
         run("nano", [str(data)], replace(RECIPE, learning_rate=1e-3), whole[0])
+
+
+def stop_at(step: int) -> Callable[[Report], None]:
+    def told(report: Report) -> None:
+        if report.counters.step == step:
+            raise KeyboardInterrupt
+
+    return told
+
+
+def holds_finished_draft(out: Path) -> bool:
+    try:
+        keep_the_draft(out, NAME, fresh=False)
+    except ValueError:
+        return True
+    return False
+
+
+def test_what_a_stop_before_the_first_checkpoint_leaves_may_be_replaced(
+    whole: tuple[Path, dict[str, object]], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look has written its draft by then; the same command must go on. A finished draft without state is kept."""
+    monkeypatch.setattr("labsim.train.ttt.run.train", partial(train, checkpoint_seconds=math.inf))
+    with pytest.raises(KeyboardInterrupt):
+        run("nano", [str(data)], RECIPE, tmp_path / "stopped", told=stop_at(5))
+    assert (tmp_path / "stopped" / "model.safetensors").exists() and not (tmp_path / "stopped" / NAME).exists()
+    assert not holds_finished_draft(tmp_path / "stopped")
+    assert not holds_finished_draft(whole[0]), "its state is there"
+    finished = tmp_path / "finished"
+    shutil.copytree(whole[0], finished, ignore=shutil.ignore_patterns(Path(NAME).name))
+    assert holds_finished_draft(finished)
+    for name in ("recipe.json", "loss.csv", "held_out.csv"):
+        (finished / name).unlink()
+    assert holds_finished_draft(finished), "a draft that was made elsewhere"
+
+
+def test_starting_over_forgets_nothing_before_it_can_begin(
+    whole: tuple[Path, dict[str, object]], data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match="neither a directory of answers"):
+        run("nano", ["no such data"], RECIPE, out, fresh=True)
+    with pytest.raises(ValueError, match="nothing trains"):
+        run("nano", [str(data)], replace(RECIPE, seq=8), out, fresh=True)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    with pytest.raises(KeyboardInterrupt):
+        run("nano", [str(data)], replace(RECIPE, seed=6), out, fresh=True, told=stop_at(1))
+    assert not (out / "recipe.json").exists(), "of another training than the next draft here"
+    assert len((out / "loss.csv").read_text().splitlines()) == 2
+
+
+def test_what_is_read_is_not_written(whole: tuple[Path, dict[str, object]], data: Path, tmp_path: Path) -> None:
+    draft = whole[0]
+    before = sorted(path.name for path in draft.iterdir())
+    for places in (
+        {"out": draft, "begin": draft, "fresh": True},
+        {"out": tmp_path, "features": tmp_path},
+        {"out": data},
+        {"out": tmp_path, "features": data_directory() / "nano"},
+        {"out": tmp_path, "begin": draft, "features": draft},
+    ):
+        with pytest.raises(ValueError, match="are the same directory"):
+            run("nano", [str(data)], RECIPE, **places)
+    assert sorted(path.name for path in draft.iterdir()) == before and not list(tmp_path.iterdir())
 
 
 def test_a_loss_that_is_no_number_ends_the_training(data: Path, tmp_path: Path) -> None:

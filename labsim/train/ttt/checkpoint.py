@@ -62,8 +62,8 @@ def load_checkpoint(
     """Put the state back. ValueError when it is damaged or belongs to a training with another identity."""
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata()
-            found = json.loads(metadata["identity"])
+            metadata = file.metadata() or {}
+            found, counters = json.loads(metadata["identity"]), Counters(**json.loads(metadata["counters"]))
             wanted = json.loads(json.dumps(identity))
             if differing := list(differences(found, wanted)):
                 raise ValueError(
@@ -72,15 +72,18 @@ def load_checkpoint(
                 )
             names = set(file.keys())
             for name, parameter in draft.named_parameters():
-                parameter.data.copy_(file.get_tensor(f"weight.{name}"))
+                weight = file.get_tensor(f"weight.{name}")
+                if weight.shape != parameter.shape:
+                    raise TypeError(f"weight.{name} is {tuple(weight.shape)}, not {tuple(parameter.shape)}")
+                parameter.data.copy_(weight)
                 keys = [key for key in MOMENTS if f"{key}.{name}" in names]
                 state = {key: file.get_tensor(f"{key}.{name}") for key in keys}
                 # AdamW keeps its step count on the CPU.
                 state = {key: value if key == "step" else value.to(parameter.device) for key, value in state.items()}
                 owner(optimizers, parameter).state[parameter] = state
-    except (SafetensorError, KeyError) as error:
+    except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a checkpoint of this training ({error}); start over with --fresh") from error
-    return Counters(**json.loads(metadata["counters"]))
+    return counters
 
 
 def differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:

@@ -106,10 +106,7 @@ def train(
     Raises:
         ValueError: no documents, another training's checkpoint, or a loss that is no longer a number.
     """
-    if not documents:
-        raise ValueError("no answer has two tokens or more within seq: nothing trains (longer --seq, other --data)")
-    if not held_out:
-        raise ValueError("no held-out answers to choose a checkpoint by: a few dozen prompts are needed")
+    check_enough(documents, held_out)
     mesh = mesh or Mesh.alone()
     writes = mesh.world.rank == 0
     (out / NAME).parent.mkdir(parents=True, exist_ok=True)
@@ -190,6 +187,14 @@ def train(
         save_checkpoint(path, draft, optimizers, counters, identity)
     mesh.world.meet("all is written")
     return counters
+
+
+def check_enough(documents: Sequence[Document], held_out: Sequence[Document]) -> None:
+    """ValueError where there is nothing to train on, or nothing to choose a checkpoint by."""
+    if not documents:
+        raise ValueError("no answer has two tokens or more within seq: nothing trains (longer --seq, other --data)")
+    if not held_out:
+        raise ValueError("no held-out answers to choose a checkpoint by: a few dozen prompts are needed")
 
 
 def add_gradients(draft: TrainedDraft, mesh: Mesh) -> None:

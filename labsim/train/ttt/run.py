@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import takewhile, zip_longest
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ...features.source import Online, StateSource
-from ...features.store import FeatureSettings, FeatureStore, fingerprint
+from ...features.store import FeatureSettings, FeatureStore, fingerprint, kept
 from ...models.config import read_json
 from ...models.fields import shown
 from ...models.files import write_atomically
@@ -23,11 +24,13 @@ from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
 from ..answer_store import read_answers, read_settings
+from ..places import check_apart, check_distinct
 from ..small_data import split
 from .build import build, start_from
+from .checkpoint import NAME
 from .data import Document, PackedRow, documents, pack
 from .estimate import estimate_by_domain
-from .loop import Report, identity_of, train
+from .loop import CURVE, LOOKS, Report, check_enough, identity_of, train
 from .loss import Teacher, row_loss
 from .part import Part
 from .recipe import TTTRecipe
@@ -126,13 +129,15 @@ def run(
     features: Path | None = None,
     begin: Path | None = None,
     any_template: bool = False,
+    fresh: bool = False,
     device: str | None = None,
     told: Callable[[Report], None] = lambda _: None,
     filled: Callable[[int, int], None] = lambda _done, _all: None,
     mesh: Mesh | None = None,
     layout: Kind = "zigzag",
 ) -> dict[str, object]:
-    """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target.
+    """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target. `fresh` starts
+    over where `out` holds a training, once it is sure that another one can begin.
 
     With a mesh its ranks share each row; all call this with the same arguments and paths, and the first one writes.
     """
@@ -141,10 +146,14 @@ def run(
         raise ValueError(
             "draft 'heads' has no attention to share among ranks: train it on one, without ring or ulysses"
         )
+    folders = [folder for name in data for folder in find(name, target_name)]
+    check_distinct("--data", folders)
     # With states on disk the target's layers are needed only by whoever makes them.
     target = load_target(target_name, device=device, layers=features is None)
-    folders = [folder for name in data for folder in find(name, target_name)]
+    inputs = {"--target": target.directory, "--start-from": begin} | {f"--data {one}": one for one in folders}
+    check_apart({"--out": out, "--features": features}, inputs)
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
+    check_enough(read.training, read.held_out)
     draft, vocabulary = start_from(begin, recipe, target) if begin else build(recipe, target, read.training)
     layers = draft.config.feature_layers
     if features is None:
@@ -157,6 +166,10 @@ def run(
     meant["layout"] = layout
     agree(mesh.world, meant, target.model.device)
     peak = measure_peak(draft, vocabulary, target, source, read.training, recipe, mesh, layout)
+    if fresh:
+        if mesh.world.rank == 0:
+            forget(out)
+        mesh.world.meet("old state is gone")
     counters = train(
         draft, vocabulary, target, source, read.training, read.held_out, recipe, out,
         identity=identity, told=told, mesh=mesh, layout=layout,
@@ -165,12 +178,16 @@ def run(
     found = estimate_by_domain(
         best, read.held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout
     )
-    last = (out / "loss.csv").read_text().splitlines()[-1].split(",")
+    lines = (out / CURVE).read_text().splitlines()[1:]
+    if not lines:
+        raise ValueError(
+            f"{out / CURVE} lacks the steps of the training whose state is beside it: put it back, or --fresh"
+        )
     report: dict[str, object] = {
         "draft": recipe.draft,
         "target": target.name,
         "steps": counters.step,
-        "loss": float(last[2]),
+        "loss": float(lines[-1].split(",")[2]),
         "per_depth_accuracy": list(found["all"].marginal),
         "acceptance_length": found["all"].acceptance_length,
         "best_step": counters.best_step,
@@ -198,6 +215,12 @@ def run(
     return report
 
 
+def forget(out: Path) -> None:
+    """The traces of a training in its directory. Its draft stays until there is a better one of the next training."""
+    for name in ("recipe.json", NAME, CURVE, LOOKS):
+        (out / name).unlink(missing_ok=True)
+
+
 def stored_states(
     target: Target,
     layers: Sequence[int],
@@ -209,13 +232,6 @@ def stored_states(
     """A directory of the target's states, completed first, each rank its share; the target's layers are gone then."""
     settings = FeatureSettings(target.name, fingerprint(target.directory), tuple(layers))
     first = mesh.world.rank == 0
-    store = FeatureStore(features, settings) if first else None
-    mesh.world.meet("states on disk are whole")
-    store = store or FeatureStore(features, settings, check=False)
-    missing = sorted(
-        {one.tokens for one in needed if not store.holds(one.tokens)}, key=lambda tokens: (len(tokens), tokens)
-    )
-    mine = missing[mesh.world.rank :: mesh.size]
     finished = 0
 
     def done(count: int) -> None:
@@ -223,10 +239,18 @@ def stored_states(
         finished += count
         filled(finished, len(mine))
 
-    if mine:
-        whole = load_target(target.name, device=target.model.device)
-        store.fill(Online(whole.model, layers), mine, done=done)
-    mesh.world.meet("target states are there")
+    with kept(features) if first else nullcontext():
+        store = FeatureStore(features, settings) if first else None
+        mesh.world.meet("states on disk are whole")
+        store = store or FeatureStore(features, settings, check=False)
+        missing = sorted(
+            {one.tokens for one in needed if not store.holds(one.tokens)}, key=lambda tokens: (len(tokens), tokens)
+        )
+        mine = missing[mesh.world.rank :: mesh.size]
+        if mine:
+            whole = load_target(target.name, device=target.model.device)
+            store.fill(Online(whole.model, layers), mine, done=done)
+        mesh.world.meet("target states are there")
     store.refresh()
     return store
 
