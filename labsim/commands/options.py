@@ -131,9 +131,9 @@ def writing_to(out: Path) -> Iterator[None]:
 
     with making(out):
         path = out / ".lock"
-        fresh = not path.exists()
         lock = FileLock(path, timeout=0)
         try:
+            before = {one.name for one in out.iterdir()}
             lock.acquire()
         except Timeout:
             raise click.ClickException(
@@ -146,7 +146,7 @@ def writing_to(out: Path) -> Iterator[None]:
         except BaseException:
             # Still locked: whoever comes now is refused, and whoever comes next makes a lock of their own.
             with suppress(OSError):
-                if fresh and [one.name for one in out.iterdir()] == [path.name]:
+                if path.name not in before and {one.name for one in out.iterdir()} == before | {path.name}:
                     path.unlink()
             raise
         finally:

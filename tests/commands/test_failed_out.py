@@ -75,6 +75,13 @@ def test_what_was_written_stays_for_the_next_run(error: type[BaseException], tmp
         assert (out / "state").exists()
 
 
+def test_no_lock_stays_in_somebody_elses_directory(tmp_path: Path) -> None:
+    (tmp_path / "theirs").touch()
+    with pytest.raises(ValueError, match="refused"), writing_to(tmp_path):
+        raise ValueError("refused")
+    assert [one.name for one in tmp_path.iterdir()] == ["theirs"]
+
+
 def test_a_lock_of_another_process_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with writing_to(out):
