@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from .options import SEED, GivenPath, NumberList, keep_the_draft, making, print_json, progress_bar, wrong_values_exit_2
+from .options import (
+    SEED,
+    GivenPath,
+    NumberList,
+    keep_the_draft,
+    print_json,
+    progress_bar,
+    writing_to,
+    wrong_values_exit_2,
+)
 
 
 @click.command("train-small")
@@ -57,7 +66,7 @@ def command(
 
     settings = {"layers": layers or (0, 1), "epochs": epochs, "learning_rate": learning_rate, "seed": seed}
     try:
-        with making(out), wrong_values_exit_2():
+        with writing_to(out), wrong_values_exit_2():
             report = run(target_name, data, out, minutes, draft_vocab_size, settings, start_from, fresh)
     except TargetUnavailable as error:
         raise click.ClickException(str(error)) from error
@@ -97,11 +106,15 @@ def run(
     from ..models.files import write_atomically
     from ..models.load import locate
     from ..train.answer_store import answer_tokens, read_answers, read_settings
+    from ..train.places import check_apart, check_distinct
     from ..train.small import SmallRecipe, recipe_dict, save_draft, start_from_draft, start_from_target
     from ..train.small_data import draft_vocabulary, split
     from ..train.small_eval import evaluate
     from ..train.small_loop import CHECKPOINT, train
 
+    inputs = {"--target": locate(target_name), "--start-from": start_from} | {f"--data {one}": one for one in data}
+    check_apart({"--out": out}, inputs)
+    check_distinct("--data", data)
     keep_the_draft(out, CHECKPOINT, fresh)
     training, held_out, greedy_held_out, sources = [], [], [], []
     for folder in data:

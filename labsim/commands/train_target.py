@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..sim.errors import unknown_name
-from .options import SEED, GivenPath, making, print_json, wrong_values_exit_2
+from .options import SEED, GivenPath, print_json, writing_to, wrong_values_exit_2
 
 TARGETS = ("nano",)
 
@@ -48,7 +48,7 @@ def command(
     from ..train.nano.run import run
 
     out = out or Path("nano")
-    with making(out), wrong_values_exit_2():
+    with writing_to(out), wrong_values_exit_2():
         budget = Budget(tokens=tokens, minutes=60.0 if minutes is None and tokens is None else minutes)
         report = run(out, budget, seed, fresh=not resume, workers=workers)
     if as_json:

@@ -15,13 +15,15 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save
 
-from ..models.files import write_atomically
+from ..models.files import DIGEST_LETTERS, digest, write_atomically
+from ..models.weights import opened
 from .answer_store import Answer
 from .small import SmallDraft, SmallRecipe, draft_loss, recipe_dict
 from .small_data import DraftVocabulary, batches, endless_batches, make_batch
@@ -74,7 +76,13 @@ def train(
         draft.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
     )
     steps = total_steps(answers, recipe)
-    identity = {"recipe": recipe_dict(recipe), "answers": len(answers), "steps": steps}
+    identity = {
+        "recipe": recipe_dict(recipe),
+        "answers": name_of_all(answers),
+        "draft vocabulary": digest(vocabulary.ids_N.numpy().tobytes()),
+        "draft to start from": digest(save({name: p.detach() for name, p in draft.named_parameters()})),
+        "steps": steps,
+    }
     step, before = resume(out, draft, optimizer, identity)
     start = last_saved = time.monotonic()
     curve = (out / CURVE).open("a")
@@ -125,19 +133,32 @@ def resume(out: Path, draft: SmallDraft, optimizer: torch.optim.Optimizer, ident
     if not path.exists():
         write_atomically(curve, f"{header}\n".encode())
         return 0, 0.0
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
-        found = json.loads(metadata["identity"])
-        if found != identity:
-            differing = sorted(key for key in identity if found.get(key) != identity[key])
-            raise ValueError(
-                f"{path} belongs to a training with another {' and '.join(differing)}; give another --out or delete it"
-            )
-        for name, parameter in draft.named_parameters():
-            keys = ("exp_avg", "exp_avg_sq", "step")
-            optimizer.state[parameter] = {key: file.get_tensor(f"{key}.{name}") for key in keys}
-            parameter.data.copy_(file.get_tensor(f"weight.{name}"))
-    step = int(metadata["step"])
+    try:
+        with opened(path) as file:
+            metadata = file.metadata() or {}
+            found, step, seconds = json.loads(metadata["identity"]), int(metadata["step"]), float(metadata["seconds"])
+            if differing := sorted(key for key in identity if found.get(key) != identity[key]):
+                raise ValueError(
+                    f"{path} belongs to a training with another {' and '.join(differing)}; give another --out or "
+                    "delete it"
+                )
+            for name, parameter in draft.named_parameters():
+                keys = ("exp_avg", "exp_avg_sq", "step")
+                optimizer.state[parameter] = {key: file.get_tensor(f"{key}.{name}") for key in keys}
+                parameter.data.copy_(file.get_tensor(f"weight.{name}"))
+    except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a checkpoint of this training ({error}); delete it to start over") from error
     rows = [row for row in curve.read_text().splitlines()[1:] if row.count(",") == 2 and int(row.split(",")[0]) < step]
     write_atomically(curve, "\n".join([header, *rows, ""]).encode())
-    return step, float(metadata["seconds"])
+    return step, seconds
+
+
+def name_of_all(answers: Sequence[Answer]) -> str:
+    """A digest of what training reads of the answers, in their order."""
+    total = sha256()
+    for answer in answers:
+        total.update(repr((answer.prompt_ids, answer.answer_ids)).encode())
+        for kept in (answer.top_ids_AT, answer.top_logprobs_AT):
+            if kept is not None:
+                total.update(kept.numpy().tobytes())
+    return total.hexdigest()[:DIGEST_LETTERS]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 
 from labsim.train.curve import Curve
 from labsim.train.nano import checkpoint
@@ -167,6 +167,32 @@ def test_a_run_with_another_seed_or_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has shape"):
         other = build_model(Recipe(vocab_size=400, num_layers=3), 5)
         checkpoint.load(tmp_path / checkpoint.NAME, other, build_optimizers(other, Recipe()))
+
+
+def test_before_the_first_checkpoint_too(tmp_path: Path) -> None:
+    """Its tokenizer is there already, and the next run would take it for its own."""
+    claim(tmp_path, TINY, 5)
+    with pytest.raises(ValueError, match="seed 5, not 6"):
+        claim(tmp_path, TINY, 6)
+
+
+def test_starting_over_deletes_runs_only(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "diary.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"would be deleted, and no training has made it"):
+        run(tmp_path, Budget(tokens=TOKENS), 5, fresh=True, recipe=TINY)
+    assert (tmp_path / "run" / "diary.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "content", [b"half", save({"a": torch.zeros(1)}), save({"a": torch.zeros(1)}, {"counters": "7"})]
+)
+def test_a_damaged_checkpoint_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / checkpoint.NAME
+    path.write_bytes(content)
+    model = build_model(TINY, 5)
+    with pytest.raises(ValueError, match=f"{checkpoint.NAME} is no"):
+        checkpoint.load(path, model, build_optimizers(model, TINY))
 
 
 def test_a_curve_continues_without_the_lines_after_the_checkpoint(tmp_path: Path) -> None:

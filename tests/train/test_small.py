@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from click.testing import CliRunner
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from labsim.commands.train_small import command
@@ -26,6 +26,7 @@ from labsim.decode.generate import generate
 from labsim.drafts.shape import Chain
 from labsim.drafts.small import SmallModelDrafter
 from labsim.models.llama import LanguageModel
+from labsim.models.paths import data_directory
 from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
 from labsim.train.answers import Question, generate_answers
 from labsim.train.small import SmallRecipe, draft_loss, save_draft, start_from_draft, start_from_target
@@ -310,10 +311,34 @@ def test_a_checkpoint_of_another_training_is_refused(directory: Path, answers: l
     vocabulary = draft_vocabulary(answers, 20, VOCAB)
     draft = start_from_target(directory, RECIPE, vocabulary)
     train(draft, vocabulary, answers, RECIPE, tmp_path)
+    draft = start_from_target(directory, RECIPE, vocabulary)
     with pytest.raises(ValueError, match="another recipe"):
         train(draft, vocabulary, answers, replace(RECIPE, learning_rate=0.5), tmp_path)
-    with pytest.raises(ValueError, match="another answers"):
-        train(draft, vocabulary, [*answers, answers[0]], RECIPE, tmp_path)
+    # As many answers and steps, one token or one candidate another.
+    first = answers[0]
+    said = replace(first, answer_ids=(*first.answer_ids[:-1], 60))
+    likely = replace(first, top_logprobs_AT=first.top_logprobs_AT * 2)
+    for other in (said, likely):
+        draft = start_from_target(directory, RECIPE, vocabulary)
+        with pytest.raises(ValueError, match="another answers"):
+            train(draft, vocabulary, [other, *answers[1:]], RECIPE, tmp_path)
+    swapped = start_from_target(directory, replace(RECIPE, layers=(2, 0)), vocabulary)
+    with pytest.raises(ValueError, match="another draft to start from"):
+        train(swapped, vocabulary, answers, RECIPE, tmp_path)
+    draft = start_from_target(directory, RECIPE, vocabulary)
+    with pytest.raises(ValueError, match="another draft vocabulary"):
+        train(draft, draft_vocabulary([first], 20, VOCAB), answers, RECIPE, tmp_path)
+
+
+def test_a_damaged_checkpoint_is_named(directory: Path, answers: list[Answer], tmp_path: Path) -> None:
+    vocabulary = draft_vocabulary(answers, 20, VOCAB)
+    draft = start_from_target(directory, RECIPE, vocabulary)
+    (tmp_path / CHECKPOINT).write_bytes(b"half")
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        train(draft, vocabulary, answers, RECIPE, tmp_path)
+    (tmp_path / CHECKPOINT).write_bytes(save({"a": torch.zeros(1)}))
+    with pytest.raises(ValueError, match="is not a checkpoint of this training"):
+        train(draft, vocabulary, answers, RECIPE, tmp_path)
 
 
 def test_a_loss_that_is_no_number_stops_training(directory: Path, answers: list[Answer], tmp_path: Path) -> None:
@@ -334,7 +359,7 @@ def test_the_command_makes_a_draft_with_its_recipe(directory: Path, answers: lis
     result = CliRunner().invoke(command, [*arguments, "--epochs", "2"])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors", "recipe.json", CURVE}
+    assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors", "recipe.json", CURVE, ".lock"}
     recipe = json.loads((out / "recipe.json").read_text())
     assert recipe["held_out"] == report["held_out"] and recipe["data"][0]["answers"] == 60
     assert report["held_out"]["all"]["places"] == sum(len(a.answer_ids) for a in split(answers)[1])
@@ -345,6 +370,17 @@ def test_the_command_makes_a_draft_with_its_recipe(directory: Path, answers: lis
     assert longer["start_from"]["steps"] == recipe["steps"]
     # The vocabulary is that of the draft it started from.
     assert longer["recipe"]["draft_vocab_size"] == 20
+    for place, why in (
+        (data, "same directory"),
+        (directory, "same directory"),
+        (tmp_path / "mtp", "would be replaced"),
+    ):
+        if not place.exists():
+            shutil.copytree(data_directory() / "drafts" / "nano-mtp", place)
+        before = {path.name: path.read_bytes() for path in place.iterdir()}
+        result = CliRunner().invoke(command, [*arguments, "--out", str(place)])
+        assert result.exit_code == 2 and why in result.stderr
+        assert {path.name: path.read_bytes() for path in place.iterdir()} == before
     wrong = tmp_path / "wrong"
     shutil.copytree(data, wrong)
     (wrong / "settings.json").write_text((wrong / "settings.json").read_text().replace(name, "nano"))

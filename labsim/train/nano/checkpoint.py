@@ -7,12 +7,13 @@ checkpoint or the new one, never half of each.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as safetensors_bytes
+
+from ...models.files import write_atomically
+from ...models.weights import opened
 
 NAME = "checkpoint.safetensors"
 
@@ -33,16 +34,18 @@ def save(
 ) -> None:
     """Write the checkpoint atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(named_state(model, optimizers), str(temporary), metadata={"counters": json.dumps(counters)})
-    os.replace(temporary, path)
+    write_atomically(
+        path, safetensors_bytes(named_state(model, optimizers), metadata={"counters": json.dumps(counters)})
+    )
 
 
 def load(path: Path, model: torch.nn.Module, optimizers: list[torch.optim.Optimizer]) -> dict[str, object]:
     """Put a checkpoint into a model and its optimisers; returns the counters. ValueError if the shapes do not match."""
-    with safe_open(str(path), framework="pt") as file:
+    with opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
-        counters = json.loads(file.metadata()["counters"])
+        counters = json.loads((file.metadata() or {}).get("counters", "null"))
+    if not isinstance(counters, dict):
+        raise ValueError(f"{path} is no checkpoint of a run; start over with --fresh")
     put_weights(path, model, {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")})
     parameters = dict(model.named_parameters())
     owner = {id(p): optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}

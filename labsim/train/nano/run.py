@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import Tokenizer
 
+from ...models.config import read_json
+from ...models.fields import Fields
 from ...models.load import load_target
-from .checkpoint import NAME as CHECKPOINT
 from .corpus import DOMAINS, MIX, held_out_prompts
 from .evaluate import answer_entropies, copying, mean_loss
 from .export import export_run, write_json
@@ -53,6 +54,10 @@ def run(
     recipe = recipe or Recipe()
     directory, model_directory = out / "run", out / "model"
     if fresh and directory.exists():
+        if not (directory / "run.json").exists() and any(directory.iterdir()):
+            raise ValueError(
+                f"{directory} would be deleted, and no training has made it (no run.json): give another --out"
+            )
         shutil.rmtree(directory)
     claim(directory, recipe, seed)
     train_with_progress(directory, recipe, budget, seed, workers)
@@ -66,15 +71,16 @@ def claim(directory: Path, recipe: Recipe, seed: int) -> None:
     """Write run.json into a new run's directory, or check that the run there is the same one."""
     wanted = {"seed": seed, "recipe": json.loads(json.dumps(asdict(recipe)))}
     path = directory / "run.json"
-    if (directory / CHECKPOINT).exists() and path.exists():
-        found = json.loads(path.read_text())
-        if found["seed"] != seed:
+    # Also before the first checkpoint: the tokenizer that is there was trained from that seed and recipe.
+    if path.exists():
+        found = read_json(path)
+        if found.get("seed") != seed:
             raise ValueError(
-                f"{directory} holds a run with seed {found['seed']}, not {seed} (use that seed, or --fresh)"
+                f"{directory} holds a run with seed {found.get('seed')}, not {seed} (use that seed, or --fresh)"
             )
+        recipe_there = Fields(found, str(path)).inner("recipe").raw
         for name, value in wanted["recipe"].items():
-            if found["recipe"].get(name) != value:
-                there = found["recipe"].get(name)
+            if (there := recipe_there.get(name)) != value:
                 raise ValueError(
                     f"{directory} holds a run with {name} = {there}, not {value} (start over with --fresh)"
                 )
