@@ -37,6 +37,7 @@ from .served import Served
 
 DRAWS, DEVIATIONS = 2000, 2.6
 LEAST_LOSS, LEAST_SHARE = 0.05, 0.10
+DEEPEST = 64  # of the chains that a training looks at
 FEWEST_TEXTS = 4  # of a domain: fewer say nothing about their spread
 
 
@@ -60,6 +61,8 @@ def read_said(disk: OnDisk) -> dict[str, Said]:
         survival = figures.raw.get("survival")
         if not isinstance(survival, list) or not all(isinstance(x, int | float) and 0 <= x <= 1 for x in survival):
             raise figures.wrong("survival", "a list of shares from 0 to 1")
+        if len(survival) > DEEPEST:  # every depth costs a forward of the draft
+            raise figures.wrong("survival", f"a list of at most {DEEPEST} shares")
         said[domain] = Said(figures.whole("documents", 1, 10**9), tuple(map(float, survival)))
     return said
 

@@ -52,7 +52,8 @@ def prompts(out: Path, seed: int, **counts: int) -> None:
         for number, messages in enumerate(training_prompts(domain, count, seed))
     ]
     make_writable(out.parent)
-    write_atomically(out, ("\n".join(lines) + "\n").encode())
+    with wrong_values_exit_2():
+        write_atomically(out, ("\n".join(lines) + "\n").encode())
     click.echo(f"{len(lines)} prompts in {out}")
 
 
@@ -154,6 +155,7 @@ def run(
     from ..models.weights import DTYPES
     from ..train.answer_store import Answer, AnswerSettings, AnswerStore, answer_tokens, read_answers
     from ..train.answers import Question, fill_store, generate_answers
+    from ..train.places import check_apart
     from ..train.prompts import read_prompts
 
     prompts = {path: read_prompts(path) for path in prompt_files}
@@ -164,6 +166,7 @@ def run(
             f"two prompts are called {twice[0]!r}; answers are kept by id, so ids must differ between files"
         )
     target = load_target(target_name, dtype=DTYPES[dtype] if dtype else None)
+    check_apart({"--out": out}, {"--target": target.directory})
     config = target.model.config
     if top_logprobs > config.vocab_size:
         raise ValueError(

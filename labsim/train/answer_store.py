@@ -183,16 +183,23 @@ def shard_bytes(answers: Sequence[Answer], vocab_size: int) -> bytes:
 
 
 def read_shard(path: Path) -> list[Answer]:
+    """ValueError for a shard that is damaged, or that no store has written."""
     found = digest(path.read_bytes())
     if not path.stem.endswith(f"-{found}"):
         raise ValueError(f"{path} is damaged: its sha256 begins with {found}; delete it and generate again")
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            names = {key: json.loads(value) for key, value in file.metadata().items()}
-    except SafetensorError as error:
+            names = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
+        return answers_of(tensors, names)
+    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} is not a shard of answers ({error})") from error
+
+
+def answers_of(tensors: dict[str, torch.Tensor], names: dict[str, list]) -> list[Answer]:
     prompt_lengths, answer_lengths = tensors["prompt_lengths"].tolist(), tensors["answer_lengths"].tolist()
+    if len(tensors["tokens"]) != sum(prompt_lengths) + sum(answer_lengths):
+        raise ValueError("its lengths do not add up to its tokens")
     stopped = tensors["stopped"].tolist()
     tokens = iter(tensors["tokens"].tolist())
     top = [tensors[key].split(answer_lengths) if key in tensors else None for key in ("top_ids", "top_logprobs")]

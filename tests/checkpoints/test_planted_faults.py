@@ -154,7 +154,13 @@ def test_without_the_same_texts_the_interval_is_wide(
         (tmp_path / "recipe.json").write_text(json.dumps({"result": {"held_out": figures}}))
         disk = replace(read_directory(HEALTHY), directory=tmp_path)
         assert [one.status for one in held_out_checks(disk, draft, target, texts, read)] == [status]
-    for damage in ({"survival": [2.0], "documents": 3}, {"survival": None}, {"documents": "x", "survival": [0.5]}):
+    endless = {"survival": [0.5] * 100_000, "documents": 3}
+    for damage in (
+        {"survival": [2.0], "documents": 3},
+        endless,
+        {"survival": None},
+        {"documents": "x", "survival": [0.5]},
+    ):
         (tmp_path / "recipe.json").write_text(json.dumps({"result": {"held_out": {"chat": damage}}}))
         assert held_out_checks(disk, draft, target, texts, read) == []
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from labsim.commands.data import command
@@ -24,3 +27,12 @@ def test_as_many_as_asked_for_and_the_same_again(tmp_path: Path) -> None:
 def test_none_asked_for(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["prompts", "--out", str(tmp_path / "x.jsonl")])
     assert result.exit_code == 2 and "--chat" in result.output and not (tmp_path / "x.jsonl").exists()
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = CliRunner().invoke(command, ["prompts", "--chat", "1", "--out", str(tmp_path / "x.jsonl")])
+    assert result.exit_code == 2 and "No space left" in result.output

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from labsim.commands.data import command
 from labsim.features.store import fingerprint
+from labsim.models.files import digest
 from labsim.models.llama import LanguageModel
 from labsim.train.answer_store import (
     Answer,
@@ -224,6 +225,23 @@ def test_answers_of_another_precision_are_not_mixed_in(tmp_path: Path) -> None:
     # Directories that are older than the note go on.
     AnswerStore(tmp_path / "old", SETTINGS)
     AnswerStore(tmp_path / "old", replace(SETTINGS, dtype="fp32"))
+
+
+@pytest.mark.parametrize("damage", ["no header", "no lengths", "other lengths"])
+def test_a_strangers_shard_is_named(damage: str, tmp_path: Path) -> None:
+    """Whole, by the digest in its name, and yet no shard."""
+    AnswerStore(tmp_path, AnswerSettings("tiny", VOCAB, 24, 0.0, 0))
+    plain = tmp_path / "plain"
+    plain.write_bytes(shard_bytes(some_answers(3), VOCAB))
+    tensors, header = load_file(plain), {name: "[]" for name in ("prompts", "samples", "domains")}
+    if damage == "no lengths":
+        del tensors["answer_lengths"]
+    elif damage == "other lengths":
+        tensors["answer_lengths"] += 1
+    data = save(tensors, metadata=None if damage == "no header" else header)
+    (tmp_path / f"answers-00000-{digest(data)}.safetensors").write_bytes(data)
+    with pytest.raises(ValueError, match="is not a shard of answers"):
+        read_answers(tmp_path)
 
 
 def test_a_kill_while_merging_leaves_each_answer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
