@@ -27,7 +27,7 @@ from labsim.drafts.shape import Chain
 from labsim.drafts.small import SmallModelDrafter
 from labsim.models.llama import LanguageModel
 from labsim.models.paths import data_directory
-from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
+from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore, read_answers
 from labsim.train.answers import Question, generate_answers
 from labsim.train.small import SmallRecipe, draft_loss, save_draft, start_from_draft, start_from_target
 from labsim.train.small_data import batches, draft_vocabulary, endless_batches, make_batch, split
@@ -271,6 +271,7 @@ small_loop.train(
 
 def test_a_kill_at_any_step_changes_nothing(directory: Path, answers: list[Answer], tmp_path: Path) -> None:
     AnswerStore(tmp_path / "data", AnswerSettings("tiny", VOCAB, 24, 0.0, 0, 5)).add(answers)
+    answers = read_answers(tmp_path / "data")  # as the other process has them
     vocabulary = draft_vocabulary(answers, 20, VOCAB)
 
     def run(out: Path, stop_at: int | None = None) -> int:
