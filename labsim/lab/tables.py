@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from IPython.display import display
 
 from ..sim.errors import unknown_name
 
+_NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( ?%|x)?|True|False")
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
@@ -30,7 +32,10 @@ def read_table(name: str) -> list[dict[str, str]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
-    """Show rows as a table, the first row's keys as header; numbers to four digits, aligned right."""
+    """Show rows as a table, the first row's keys as header; numbers to four digits.
+
+    A column with a number in it, written or counted, is aligned right with all that stands in it.
+    """
     if not rows:
         raise ValueError("rows is empty; allowed: at least one row")
     names = list(rows[0])
@@ -38,7 +43,7 @@ def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
     if not InteractiveShell.initialized():
         print(caption, *(", ".join(row) for row in [names, *cells]), sep="\n")
         return
-    numeric = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    numeric = [any(_NUMBER.fullmatch(text) for text in column) for column in zip(*cells, strict=True)]
     style = [f"text-align:{'right' if number else 'left'};padding:2px 10px" for number in numeric]
     head = "".join(f'<th style="{s}">{html.escape(n)}</th>' for n, s in zip(names, style, strict=True))
     body = "".join(
