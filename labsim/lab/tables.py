@@ -32,10 +32,7 @@ def read_table(name: str) -> list[dict[str, str]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
-    """Show rows as a table, the first row's keys as header; numbers to four digits.
-
-    A column with a number in it, written or counted, is aligned right with all that stands in it.
-    """
+    """Show rows as a table, the first row's keys as header; numbers to four digits, aligned right."""
     if not rows:
         raise ValueError("rows is empty; allowed: at least one row")
     names = list(rows[0])
@@ -43,6 +40,7 @@ def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
     if not InteractiveShell.initialized():
         print(caption, *(", ".join(row) for row in [names, *cells]), sep="\n")
         return
+    # A word in a column of numbers, such as "does not fit", stands where they stand.
     numeric = [any(_NUMBER.fullmatch(text) for text in column) for column in zip(*cells, strict=True)]
     style = [f"text-align:{'right' if number else 'left'};padding:2px 10px" for number in numeric]
     head = "".join(f'<th style="{s}">{html.escape(n)}</th>' for n, s in zip(names, style, strict=True))
