@@ -95,11 +95,14 @@ class Check:
         extra = [self.random_cases(rng) for _ in range(self.random_count)] if self.random_cases else []
         return [*self.cases, *extra]
 
-    def judge(self, function: Callable) -> Verdict:
-        """The verdict on a learner's function. Never raises because of what the function does."""
+    def judge(self, function: Callable, measured: Sequence[tuple[Inputs, Any]] = ()) -> Verdict:
+        """The verdict on a learner's function. Never raises because of what the function does.
+
+        `measured`: inputs that no rule has made, each with its right answer, tried beside the check's own.
+        """
         if not callable(function):
             return Verdict(Status.WRONG, f"A function is wanted here, but this is `{brief(function)}`.")
-        inputs = self.inputs()
+        inputs = [*self.inputs(), *(case for case, _ in measured)]
         problem = signature_problem(function, inputs[0], self._call_text(inputs[0]))
         if problem:
             return Verdict(Status.WRONG, problem)
@@ -113,11 +116,13 @@ class Check:
         if all(outcome.blank for outcome in outcomes):
             return self._blank(function, inputs[0], outcomes)
 
-        wanted = [self._outcome(self.reference, case, trusted=True) for case in inputs]
+        wanted = [self._outcome(self.reference, case, trusted=True) for case in self.inputs()]
+        wanted += [Outcome(answer) for _, answer in measured]
         problems = [self._differ(got, right) for got, right in zip(outcomes, wanted, strict=True)]
         wrong_at = [i for i, problem in enumerate(problems) if problem]
         if not wrong_at:
-            return self._right(function, inputs, outcomes, watch)
+            verdict = self._right(function, inputs, outcomes, watch)
+            return verdict.with_details(_also(len(measured))) if verdict.passed else verdict
         found = self._misconception(inputs, outcomes, wanted)
         if found:
             misconception, where, complete = found
@@ -281,6 +286,10 @@ def choice_check(expected: str, choices: Mapping[str, str]) -> Check:
 
 def _constant(value: Any) -> Callable[[], Any]:
     return lambda: value
+
+
+def _also(measured: int) -> str:
+    return f"Inputs measured on this page: {measured}." if measured else ""
 
 
 def _shown(outcome: Outcome) -> str:

@@ -31,6 +31,15 @@ def difference(got: object, expected: object, rel_tol: float = 1e-6, abs_tol: fl
     return _difference(got, expected, rel_tol, abs_tol, "the answer")
 
 
+def in_any_order(got: object, expected: object) -> str | None:
+    """`difference` of collections whose order carries nothing: a set will do, and a list in any order."""
+    return difference(_ascending(got), _ascending(expected))
+
+
+def _ascending(value: object) -> object:
+    return sorted(value) if isinstance(value, Set | list | tuple | range) else value
+
+
 def kind(value: object) -> str:
     """What `value` is, in a learner's words: "a number", "a list of 3", "a dict with 2 keys"."""
     if isinstance(value, bool) or _is_numpy_bool(value):
@@ -48,6 +57,8 @@ def kind(value: object) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if value is None:
         return "None (no value)"
+    if isinstance(value, Set):
+        return f"a set of {len(value)} (sorted(...) makes it a list)"
     if hasattr(value, "__next__"):
         return f"a {type(value).__name__} (wrap it in list(...))"
     if callable(value):

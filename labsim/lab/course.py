@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from .. import __version__
 from ..sim.errors import check_whole, unknown_name
-from .exercise import answer, exercise, hint, solution, task
+from .exercise import answer, exercise, hint, measured, solution, task
 from .metrics import record, record_interval
 from .plots import axes, band, bars, line, points, reference, show
 from .source import show_source
@@ -30,6 +30,7 @@ __all__ = [
     "exercise",
     "hint",
     "line",
+    "measured",
     "points",
     "read_table",
     "record",

@@ -7,6 +7,7 @@
         ...
 
     answer("02.4", "prefill")            # an exercise whose answer is a value or a choice
+    measured("10.4", cases)              # what this page has measured is tried, too, when the exercise's cell runs
     hint("01.2")                         # the next of three hints; hint("01.2", 2) shows the second
     solution("01.2")                     # on demand, from notebooks/solutions/
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 import html
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,10 +37,12 @@ from IPython.display import display
 from ..sim.errors import unknown_name
 from . import exercises
 from .check import Check
+from .guard import Inputs
 from .progress import mark_solved
 from .verdict import EXERCISE_MIME, Verdict, markup
 
 Function = TypeVar("Function", bound=Callable)
+Measured = Sequence[tuple[Inputs, Any]]
 
 DIFFICULTIES = ("warm-up", "easy", "medium", "hard")
 
@@ -68,9 +71,9 @@ class Exercise:
         if len(self.hints) != 3 or not all(self.hints):
             raise ValueError(f"hints of {self.id} are {len(self.hints)}; allowed: exactly three, none empty")
 
-    def judge(self, function: Callable) -> Verdict:
+    def judge(self, function: Callable, measured: Measured = ()) -> Verdict:
         """The verdict on a learner's function, with the takeaway when it is right. No side effects."""
-        verdict = self.check.judge(function)
+        verdict = self.check.judge(function, measured)
         return verdict.with_details(self.takeaway) if verdict.passed else verdict
 
 
@@ -104,7 +107,7 @@ def exercise(exercise_id: str) -> Callable[[Function], Function]:
     found = find_exercise(exercise_id)
 
     def decorate(function: Function) -> Function:
-        verdict = _announce(found, found.judge(function))
+        verdict = _announce(found, found.judge(function, _measured.get(exercise_id, ())))
         if hasattr(function, "__dict__"):
             function.passed = verdict.passed  # type: ignore[attr-defined]
         return function
@@ -116,6 +119,14 @@ def answer(exercise_id: str, value: Any) -> None:
     """Judge a value or a choice and show the verdict. None and `...` mean: not attempted yet."""
     found = find_exercise(exercise_id)
     _announce(found, found.judge(lambda: value))
+
+
+def measured(exercise_id: str, cases: Measured) -> None:
+    """Have an exercise try what the page has measured, too: (inputs, right answer) each.
+
+    They take the place of those of an earlier run of the cell. ValueError for an unknown exercise.
+    """
+    _measured[find_exercise(exercise_id).id] = tuple(cases)
 
 
 def hint(exercise_id: str, number: int | None = None) -> None:
@@ -215,3 +226,4 @@ class _Turns:
 
 
 _turns = _Turns()
+_measured: dict[str, Measured] = {}  # by exercise; as long as the kernel lives

@@ -22,6 +22,12 @@ function html(parent, name, className, text = null) {
 
 const finite = (value) => typeof value === "number" && Number.isFinite(value);
 const show = (value) => String(Number(value.toPrecision(4)));
+// Ticks of one axis in one notation: powers where plain digits would be long at either end.
+const power = (value) => Number(value.toPrecision(4)).toExponential().replace("+", "");
+const tickTexts = (ticks) => {
+  const long = ticks.some((tick) => tick !== 0 && (Math.abs(tick) < 1e-4 || Math.abs(tick) >= 1e7));
+  return ticks.map((tick) => (long && tick !== 0 ? power(tick) : show(tick)));
+};
 
 // ---- scales -------------------------------------------------------------------------------------------------------
 
@@ -111,9 +117,16 @@ function path(points, step = false) {
       pen = false;
       return;
     }
-    const [px, py] = [x.toFixed(1), y.toFixed(1)];
-    if (!pen) d += `M${px},${py}`;
-    else d += step ? `H${px}V${py}` : `L${px},${py}`;
+    const py = y.toFixed(1);
+    if (step) {
+      // A stair stands around its x, halfway to each neighbour; at the ends it is as wide on both sides.
+      const [before, after] = [points[i - 1]?.[0] ?? null, points[i + 1]?.[0] ?? null];
+      const left = before !== null ? (x - before) / 2 : after !== null ? (after - x) / 2 : 0;
+      const right = after !== null ? (after - x) / 2 : left;
+      d += `${pen ? "L" : "M"}${(x - left).toFixed(1)},${py}H${(x + right).toFixed(1)}`;
+    } else {
+      d += `${pen ? "L" : "M"}${x.toFixed(1)},${py}`;
+    }
     pen = true;
   });
   return d;
@@ -250,17 +263,18 @@ function draw(svg, spec, frames, frame, width, id) {
   const [from, to] = spec.yDown ? [box.top + 6, box.bottom - 6] : [box.bottom, box.top + 6];
   const y = numericScale(spec.yScale, low, high, from, to, 6, true);
 
-  for (const tick of y.ticks) {
+  const yTexts = tickTexts(y.ticks);
+  y.ticks.forEach((tick, i) => {
     const at = y.at(tick);
     node(svg, "line", { x1: box.left, x2: box.right, y1: at, y2: at, class: "labsim-grid" });
-    node(svg, "text", { x: box.left - 9, y: at + 4.5, "text-anchor": "end", class: "labsim-tick" }, show(tick));
-  }
-  for (const tick of x.ticks) {
+    node(svg, "text", { x: box.left - 9, y: at + 4.5, "text-anchor": "end", class: "labsim-tick" }, yTexts[i]);
+  });
+  const xTexts = x.ticks.some((tick) => typeof tick === "string") ? x.ticks.map(String) : tickTexts(x.ticks);
+  x.ticks.forEach((tick, i) => {
     const at = x.at(tick);
     node(svg, "line", { x1: at, x2: at, y1: box.bottom, y2: box.bottom + 5, class: "labsim-axis" });
-    const label = typeof tick === "string" ? tick : show(tick);
-    node(svg, "text", { x: at, y: box.bottom + 20, "text-anchor": "middle", class: "labsim-tick" }, label);
-  }
+    node(svg, "text", { x: at, y: box.bottom + 20, "text-anchor": "middle", class: "labsim-tick" }, xTexts[i]);
+  });
   node(svg, "line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "labsim-axis" });
   node(svg, "text", { x: 6, y: 16, class: "labsim-label" }, spec.yLabel);
   const long = spec.xLabel.length * 7.2 > box.right - box.left; // on a phone: centred on the whole width, and smaller

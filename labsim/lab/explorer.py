@@ -87,7 +87,8 @@ class Series:
     """One line, set of points or set of bars. `lo` and `hi` are the ends of its uncertainty at each x.
 
     `x` holds numbers, or texts for categories. None, NaN and infinity in `y` are gaps. `kind` is one of KINDS; those of
-    the kind "stack" stand on each other, the first at the bottom; "dots" are small points.
+    the kind "stack" stand on each other, the first at the bottom; "dots" are small points, "step" is a stair around
+    each x.
     """
 
     name: str

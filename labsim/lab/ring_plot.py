@@ -48,7 +48,7 @@ def draw_matrix(layouts: Sequence[Layout], titles: Sequence[str]) -> Figure:
                 )  # fmt: skip
             for query, key, hop in chunk_labels(layout):
                 ax.text(
-                    key, query, str(hop), ha="center", va="center", fontsize=11,
+                    key, query, str(hop), ha="center", va="center", fontsize=13,
                     bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
                 )  # fmt: skip
             end = layout.padded - 0.5
@@ -61,8 +61,8 @@ def draw_matrix(layouts: Sequence[Layout], titles: Sequence[str]) -> Figure:
             middles = [at * size + (size - 1) / 2 for at in range(layout.chunk_count)]
             names = [f"rank {owners[at]}" for at in range(layout.chunk_count)]
             ax.set(xlim=(-0.5, end), ylim=(end, -0.5), xlabel="keys, held by", ylabel="queries, held by")
-            ax.set_xticks(middles, names, rotation=90 if layout.chunk_count > 4 else 0, fontsize=10)
-            ax.set_yticks(middles, names, fontsize=10)
+            ax.set_xticks(middles, names, rotation=90 if layout.chunk_count > 4 else 0, fontsize=12)
+            ax.set_yticks(middles, names, fontsize=12)
             ax.tick_params(length=0)
             ax.set_title(title)
     return fig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from IPython.display import display
 
 from ..sim.errors import unknown_name
 
+_NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( ?%|x)?|True|False")
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
@@ -38,7 +40,8 @@ def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
     if not InteractiveShell.initialized():
         print(caption, *(", ".join(row) for row in [names, *cells]), sep="\n")
         return
-    numeric = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    # A word in a column of numbers, such as "does not fit", stands where they stand.
+    numeric = [any(_NUMBER.fullmatch(text) for text in column) for column in zip(*cells, strict=True)]
     style = [f"text-align:{'right' if number else 'left'};padding:2px 10px" for number in numeric]
     head = "".join(f'<th style="{s}">{html.escape(n)}</th>' for n, s in zip(names, style, strict=True))
     body = "".join(

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from labsim.lab.check import Check, Misconception, Probe, choice_check, value_check
-from labsim.lab.compare import difference
+from labsim.lab.compare import difference, in_any_order
 from labsim.lab.guard import TimeLimit, time_limit
 from labsim.lab.verdict import Status, Verdict
 
@@ -330,6 +330,7 @@ def test_an_outer_time_limit_goes_on_after_an_inner_one():
         (max, 3.0, "call it?"),
         (np.zeros(3), 3.0, "it should be a number, but is an array of shape (3,)"),
         ({1}, {1, 2}, "expected {1, 2}"),
+        ({1, 2}, [1, 2], "it should be a list of 2, but is a set of 2 (sorted(...) makes it a list)"),
     ],
 )
 def test_a_difference_is_said_in_words(got, expected, part):
@@ -352,6 +353,23 @@ def test_a_difference_is_said_in_words(got, expected, part):
 )
 def test_the_same_meaning_in_another_type_agrees(got, expected):
     assert difference(got, expected) is None
+
+
+def test_where_order_carries_nothing_a_set_will_do_and_what_is_missing_is_seen():
+    for right in ({8, 3}, [8, 3], (3, 8), frozenset({3, 8})):
+        assert in_any_order(right, [3, 8]) is None
+    assert "has 1 elements, expected 2" in in_any_order({3}, [3, 8])
+    assert "has 3 elements, expected 2" in in_any_order([3, 3, 8], [3, 8])
+    assert "element 1 is 9, expected 8" in in_any_order({9, 3}, [3, 8])
+    assert "should be a list" in in_any_order(3, [3, 8])
+
+
+def test_what_was_measured_is_tried_beside_the_rule():
+    rule = Check(reference=lambda x: x > 0, cases=[(1,), (-1,)])
+    assert rule.judge(lambda x: x > 0, [((0.5,), True)]).to_text().endswith("Inputs measured on this page: 1.")
+    verdict = rule.judge(lambda x: x >= 1, [((0.5,), True)])
+    assert verdict.status is Status.WRONG and "x=0.5" in verdict.to_text()
+    assert rule.judge(lambda x: x > 0, [((0.5,), False)]).status is Status.WRONG, "not the rule is right"
 
 
 def test_a_changed_input_is_rejected_by_name():

@@ -8,8 +8,19 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
+from labsim.lab import exercise as module
 from labsim.lab import progress
-from labsim.lab.exercise import answer, exercise, find_exercise, find_notebooks, hint, registry, solution, task
+from labsim.lab.exercise import (
+    answer,
+    exercise,
+    find_exercise,
+    find_notebooks,
+    hint,
+    measured,
+    registry,
+    solution,
+    task,
+)
 from labsim.lab.verdict import EXERCISE_MIME
 
 
@@ -92,9 +103,25 @@ def test_without_a_notebook_the_verdict_is_printed(shell, capsys):
     assert capsys.readouterr().out.startswith("00.1 Tokens per target forward: ✗ not yet.")
 
 
-def test_hints_come_in_turn_and_by_number(monkeypatch):
-    from labsim.lab import exercise as module
+def test_what_the_page_has_measured_is_tried_when_the_cell_runs(monkeypatch):
+    def mine(accepted):
+        return sum(accepted) / len(accepted) + (1 if len(accepted) < 100 else 0)
 
+    monkeypatch.setattr(module, "_measured", {})
+    (bundle,) = run(lambda: exercise("00.1")(mine))
+    assert bundle[EXERCISE_MIME]["status"] == "passed"
+    for _ in range(2):  # a cell that runs again puts its cases in place of the old ones
+        measured("00.1", [(([1] * 200,), 2.0), (([3],), 4.0)])
+    assert len(module._measured["00.1"]) == 2
+    (bundle,) = run(lambda: exercise("00.1")(mine))
+    assert bundle[EXERCISE_MIME]["status"] == "wrong"
+    (bundle,) = run(lambda: exercise("00.1")(lambda accepted: sum(accepted) / len(accepted) + 1))
+    assert "Inputs measured on this page: 2." in bundle["text/plain"]
+    with pytest.raises(ValueError, match="unknown exercise"):
+        measured("00.9", [])
+
+
+def test_hints_come_in_turn_and_by_number(monkeypatch):
     monkeypatch.setattr(module, "_turns", module._Turns())
     shown = [run(lambda: hint("00.1"))[0]["text/plain"] for _ in range(4)]
     assert [text.split(":")[0] for text in shown] == [f"00.1, hint {n} of 3" for n in (1, 2, 3, 3)]

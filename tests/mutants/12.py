@@ -75,6 +75,10 @@ def by_sets(kind, length, ring, rank, steps):
     return sorted({t + a for t in mine for a in range(1, steps + 1)} - mine - set(range(length, length + steps)))
 
 
+def as_a_set(kind, length, ring, rank, steps):
+    return set(by_sets(kind, length, ring, rank, steps))
+
+
 def by_asking_each(kind, length, ring, rank, steps):
     mine = positions(kind, length, ring, rank)
     return [t for t in range(length) if t not in mine and any(t - back in mine for back in range(1, steps + 1))]
@@ -434,7 +438,7 @@ ANSWERS = {
         ),
     ),
     "12.2": Answers(
-        right=(by_sets, by_asking_each),
+        right=(by_sets, as_a_set, by_asking_each),
         wrong=(
             Wrong(one_short, "one short"),
             Wrong(guessed_too, "one more"),

@@ -262,8 +262,8 @@ EXERCISES = (
             "Sort by stage: is the output right? Is dq right? dq is summed where the queries are, dk and dv travel.",
             "Two faults spoil dq and leave rank 0's alone (why?). They differ in the keys that are used at hop 0 "
             "only: those of the last rank.",
-            'out wrong: "merge". dq wrong: "own lse" if `wrong["dk"][-1]` else "first keys". Else dv wrong: "hop '
-            'short"; only dk: "sum dropped".',
+            "Go by stage and stop at the first one that is wrong: output, dq, what travels. Where dq is wrong, ask "
+            "the last rank about its dk. Where only what travels is wrong: both tensors, or one of the two?",
         ),
         check=Check(
             reference=diagnose,

@@ -229,8 +229,8 @@ EXERCISES = (
             "inside that it does not have outside?",
             "Rotated twice shows even on one rank. Counted from zero shows on any two. Own positions inside needs "
             "U > 1, forgotten zigzag needs R > 1 and zigzag.",
-            'Wrong on 1 x 1: "rotated twice"; wrong on R x 1 contiguous: "counted from zero"; wrong on any other '
-            'contiguous one: "own positions inside"; wrong elsewhere: "zigzag forgotten".',
+            "Ask the meshes in an order in which each next one shows one fault more: the smallest first, contiguous "
+            "before zigzag. The first mesh that is wrong names the fault.",
         ),
         check=Check(
             reference=diagnose,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from ..check import Check, Misconception
+from ..compare import in_any_order
 from ..exercise import Exercise
 from . import shared_by_hand as hand
 
@@ -84,7 +85,7 @@ EXERCISES = (
             "position `t` reads token `t + 1 + k`, and the teacher's state there judges it. For `steps` steps (k = 0 "
             "to `steps - 1`), which positions *beyond its own* must rank `rank` of a `ring` read? `kind` is "
             '`"contiguous"` (chunk `rank` of `ring`) or `"zigzag"` (chunks `rank` and `2 * ring - 1 - rank` of '
-            "`2 * ring`). Return them as a sorted list. `length` divides; behind it there is nothing."
+            "`2 * ring`). Return each of them once, in any order. `length` divides; behind it there is nothing."
         ),
         hints=(
             "Take one run of neighbouring positions. How far behind its end does the last step of its last position "
@@ -104,6 +105,7 @@ EXERCISES = (
             ],
             random_cases=hand.some_part,
             random_count=60,
+            compare=in_any_order,
             misconceptions=[
                 Misconception(
                     "one short",
@@ -230,8 +232,8 @@ EXERCISES = (
             "Which step sees it first? Whatever is right in step 0 is a matter of the branch or of the last tokens.",
             'Both "seam" and "positions from zero" spoil step 0, and by way of the history\'s keys everything behind. '
             "But where do they begin: at the last position of a chunk, or at the first of the next?",
-            '`wrong[0]` empty: "branch stands still" if `wrong[1]` else "halo one short" (or "healthy"). Else "seam" '
-            'if `wrong[0][0] % chunk == chunk - 1`, else "positions from zero".',
+            "Where step 0 is right, one fault shows in step 1 and one waits for the last step. Where it is not, "
+            "compare the first wrong position with the border, a multiple of `chunk`: before it, or on it?",
         ),
         check=Check(
             reference=hand.diagnose,
@@ -362,8 +364,8 @@ EXERCISES = (
         hints=(
             "At the first step both have the same weights. Which of the four changes the loss there already?",
             "Only another mean does. The others show in the norm of the first step: by a factor that says which.",
-            'First loss differs: "mean of means". Else by `norm` of the first step: equal "healthy", `1 / ranks` of it '
-            '"divided", anything else "not reduced".',
+            "Take the first losses, then the ratio of the first norms. Which ratio does a sum of gradients leave, "
+            "and which a mean of them? `math.isclose(a, b, rel_tol=1e-6)` compares.",
         ),
         check=Check(
             reference=hand.trace_fault,

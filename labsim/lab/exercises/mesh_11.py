@@ -109,15 +109,16 @@ MESH_EXERCISES = (
             "plus a remainder of relative size `rest`; `out_wrong` says whether the output differs. Return "
             f'`"{NOTHING}"` where one copy cannot tell; else `"healthy"`; `"strided heads"` (query heads read the '
             'wrong copies); `"one copy"` (only one copy\'s gradient is kept); `"averaged"` (copies are averaged, as '
-            'data-parallel replicas are); or `"counted twice"` (their sum is put on every copy, and then summed).'
+            'data-parallel replicas are); or `"counted twice"` (their sum is put on every copy, and then summed). '
+            "What is below 1e-6 is rounding."
         ),
         hints=(
             "Each copy serves other query heads, so each copy's gradient is a different part. What is right: one of "
             "them, their mean, their sum?",
             "The sum. A mean is the sum divided by `copies`: the same direction. One part alone points elsewhere: a "
             "remainder. A sum of sums is `copies` times the sum.",
-            f'One copy: "{NOTHING}". Output wrong: "strided heads". Remainder: "one copy". Slope 1: "healthy"; '
-            'below 1: "averaged"; above: "counted twice".',
+            "Ask in this order: can it be seen at all, is the output right, is there a remainder, and which way is "
+            "the slope off? Each question but the last leaves one name.",
         ),
         check=Check(
             reference=diagnose,
