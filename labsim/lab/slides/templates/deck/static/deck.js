@@ -47,9 +47,24 @@ function fit(page) {
   draws(best[1]);
 }
 
-// Draws the page as large as it may be; that size.
+// Whether a line of open code goes on in a second line, or a table breaks its cells to find room.
+function wraps(page) {
+  const unbroken = (selector, style) => [...page.querySelectorAll(selector)].some((box) => {
+    const before = box.style.cssText;
+    Object.assign(box.style, style);
+    const cut = box.scrollWidth > box.clientWidth + 1 || box.offsetWidth > box.parentElement.clientWidth + 1;
+    box.style.cssText = before;
+    return cut;
+  });
+  return unbroken(".highlight pre, .jp-MarkdownCell pre", { whiteSpace: "pre" })
+    || unbroken(".jp-OutputArea table", { whiteSpace: "nowrap", maxWidth: "none" });
+}
+
+// Draws the page as large as it may be; that size. Larger letters are not worth broken lines.
 function largest(page) {
-  for (let size = LARGEST; size > SMALLEST; size -= STEP) if (draw(page, size)) return size;
+  for (let size = LARGEST; size > SMALLEST; size -= STEP) {
+    if (draw(page, size) && (size < 1 + STEP / 2 || !wraps(page))) return size;
+  }
   return draw(page, SMALLEST) ? SMALLEST : 0;
 }
 
