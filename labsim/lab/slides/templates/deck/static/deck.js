@@ -47,23 +47,25 @@ function fit(page) {
   draws(best[1]);
 }
 
-// Whether a line of open code goes on in a second line, or a table breaks its cells to find room.
-function wraps(page) {
-  const unbroken = (selector, style) => [...page.querySelectorAll(selector)].some((box) => {
+// How many boxes break lines to find room: code, printed lines that do not stand beside a picture, and tables.
+function broken(page) {
+  const cut = (selector, unbroken) => [...page.querySelectorAll(selector)].filter((box) => {
     const before = box.style.cssText;
-    Object.assign(box.style, style);
-    const cut = box.scrollWidth > box.clientWidth + 1 || box.offsetWidth > box.parentElement.clientWidth + 1;
+    Object.assign(box.style, unbroken);
+    const found = box.scrollWidth > box.clientWidth + 1 || box.offsetWidth > box.parentElement.clientWidth + 1;
     box.style.cssText = before;
-    return cut;
-  });
-  return unbroken(".highlight pre, .jp-MarkdownCell pre", { whiteSpace: "pre" })
-    || unbroken(".jp-OutputArea table", { whiteSpace: "nowrap", maxWidth: "none" });
+    return found;
+  }).length;
+  const lines = ".highlight pre, .jp-MarkdownCell pre, .jp-OutputArea:not(:has(img)) .jp-RenderedText pre";
+  return cut(lines, { whiteSpace: "pre" }) + cut(".jp-OutputArea table", { whiteSpace: "nowrap", maxWidth: "none" });
 }
 
 // Draws the page as large as it may be; that size. Larger letters are not worth broken lines.
 function largest(page) {
+  draw(page, 1);
+  const anyway = broken(page);
   for (let size = LARGEST; size > SMALLEST; size -= STEP) {
-    if (draw(page, size) && (size < 1 + STEP / 2 || !wraps(page))) return size;
+    if (draw(page, size) && (size < 1 + STEP / 2 || broken(page) <= anyway)) return size;
   }
   return draw(page, SMALLEST) ? SMALLEST : 0;
 }
