@@ -399,6 +399,8 @@ function render({ model, el }) {
 
   function restart() {
     frames = unpack(model.get("grid"));
+    // A page that cannot scroll reserves room for it.
+    text.dataset.longest = frames.reduce((longest, { text: one }) => (one.length > longest.length ? one : longest), "");
     buildControls();
     update();
   }

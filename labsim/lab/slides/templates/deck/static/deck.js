@@ -70,6 +70,14 @@ function largest(page) {
   return draw(page, SMALLEST) ? SMALLEST : 0;
 }
 
+// A moved slider may bring a longer sentence: the page is fitted with room for the longest.
+function reserve(readout) {
+  const said = readout.textContent;
+  readout.textContent = readout.dataset.longest;
+  readout.style.minHeight = `${readout.offsetHeight}px`;
+  readout.textContent = said;
+}
+
 // Explorers redraw between two frames. A tab in the background has no frames and gets some time instead.
 const nextFrame = () => new Promise((resolve) => {
   requestAnimationFrame(() => requestAnimationFrame(resolve));
@@ -82,6 +90,7 @@ async function start() {
   await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
   await document.fonts.ready;
   await nextFrame(); // explorers redraw at the width of their place
+  document.querySelectorAll(".labsim-readout[data-longest]").forEach(reserve);
   document.querySelectorAll(".page").forEach(fit);
   await nextFrame();
   document.querySelectorAll(".page").forEach(fit); // a smaller explorer has room for longer lines
