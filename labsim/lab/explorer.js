@@ -133,7 +133,8 @@ function path(points, step = false) {
 }
 
 const isPoints = (series) => series.kind === "points" || series.kind === "dots";
-const sizeOf = (series) => (series.kind === "dots" ? 2 : 4.5);
+// Points mark a choice or a measurement on a line that has markers of its own, so they are larger than those.
+const sizeOf = (series) => ({ dots: 2, points: 6.5 })[series.kind] ?? 4.5;
 const isBar = (series) => series.kind === "bar" || series.kind === "stack";
 
 // How high the stacked bars below series n reach at each of its x.
@@ -412,6 +413,8 @@ function render({ model, el }) {
 
   function restart() {
     frames = unpack(model.get("grid"));
+    // A page that cannot scroll reserves room for it.
+    text.dataset.longest = frames.reduce((longest, { text: one }) => (one.length > longest.length ? one : longest), "");
     buildControls();
     update();
   }

@@ -32,6 +32,8 @@ SLIDE_TYPES = ("slide", "subslide", "fragment", "skip", "notes", "-")
 REQUIRED_DEFAULTS: Mapping[str, object] = {"scale": "ci", "seed": 0, "solve": False}
 _TYPES: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 _GLOSSARY_LINK = re.compile(r"\]\([^)]*docs/glossary\.md(#[^)]*)?\)")
+_SHOWS_SOURCE = re.compile(r"^show_source\(", re.MULTILINE)
+_END: Mapping[str, Any] = {"metadata": {"slideshow": {"slide_type": "slide"}}}
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,12 @@ def lint(notebook: Mapping[str, Any], solutions: Mapping[str, str]) -> list[str]
         notebook: the source notebook.
         solutions: its solutions by exercise id (`labsim.lab.solutions.load_solutions`).
     """
-    problems = [*_lint_parameters(notebook), *_lint_clean(notebook), *_lint_exercises(notebook, solutions)]
+    problems = [
+        *_lint_parameters(notebook),
+        *_lint_clean(notebook),
+        *_lint_exercises(notebook, solutions),
+        *_lint_pages(notebook),
+    ]
     exercises = {
         index for index, cell in enumerate(notebook["cells"]) if "exercise" in cell["metadata"].get("tags", ())
     }
@@ -227,6 +234,25 @@ def _lint_exercises(notebook: Mapping[str, Any], solutions: Mapping[str, str]) -
         if int(after.partition(".")[2]) < int(before.partition(".")[2])
     ]
     return missing + spare + misplaced
+
+
+def _lint_pages(notebook: Mapping[str, Any]) -> list[str]:
+    """Pages of a deck that a room cannot use: source without a word on what to see in it, a task without its slider."""
+    problems = []
+    page: list[tuple[int, Mapping[str, Any]]] = []
+    for number, cell in enumerate([*notebook["cells"], _END], start=1):
+        kind = cell["metadata"].get("slideshow", {}).get("slide_type")
+        if kind in ("slide", "subslide") and page:
+            first = page[0][0]
+            if page[0][1]["cell_type"] == "markdown" and page[0][1]["source"].startswith("Try:"):
+                problems.append(f"cell {first}: a page begins with 'Try:'; right: a fragment on its explorer's page")
+            sources = [one["source"] for _, one in page]
+            if all(one["cell_type"] == "code" for _, one in page) and any(_SHOWS_SOURCE.search(one) for one in sources):
+                problems.append(f"cell {first}: a page of source alone; right: a sentence that says what to look for")
+            page = []
+        if kind != "skip":
+            page.append((number, cell))
+    return problems
 
 
 def _lint_code(source: str) -> list[str]:

@@ -32,11 +32,11 @@ def read_table(name: str) -> list[dict[str, str]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
-    """Show rows as a table, the first row's keys as header; numbers to four digits, aligned right."""
+    """Show rows as a table, the first row's keys as header; numbers to four digits, aligned right at their points."""
     if not rows:
         raise ValueError("rows is empty; allowed: at least one row")
     names = list(rows[0])
-    cells = [[_text(row[name]) for name in names] for row in rows]
+    cells = [list(row) for row in zip(*(_texts([row[name] for row in rows]) for name in names), strict=True)]
     if not InteractiveShell.initialized():
         print(caption, *(", ".join(row) for row in [names, *cells]), sep="\n")
         return
@@ -54,5 +54,22 @@ def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
     display({"text/html": page, "text/plain": plain}, raw=True)
 
 
-def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _texts(column: Sequence[Any]) -> list[str]:
+    """The cells of a column, written alike so that they can be compared downwards.
+
+    Its floats have equally many decimals, four at most; an exact zero stays 0, and a column of very small or very large
+    numbers is left as it is. Where an integer has five digits, thousands are set apart.
+    """
+    floats = [value for value in column if isinstance(value, float)]
+    short = [f"{value:.4g}" for value in floats]
+    alike = not any("e" in text for text in short) and all(abs(value) >= 1e-3 for value in floats if value)
+    places = min(4, max((len(text.partition(".")[2]) for text in short), default=0))
+    integers = [value for value in column if isinstance(value, int)]
+    comma = "," if any(abs(value) >= 10_000 for value in integers) else ""
+
+    def text(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:.{places}f}" if value and alike else f"{value:.4g}"
+        return f"{value:{comma}}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+    return [text(value) for value in column]

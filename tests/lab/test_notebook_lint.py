@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_output
+from nbformat.v4 import new_markdown_cell, new_output
 
 from labsim.lab.notebooks import check_parameters, lint, parameters, parse_value, read_notebook
 from labsim.lab.solutions import apply_solutions, load_solutions, parse_solutions
@@ -40,6 +40,10 @@ def _set(cell: int, key: str, value: object) -> Callable[[Node], None]:
 
 def _append(cell: Node) -> Callable[[Node], None]:
     return lambda nb: nb.cells.insert(-1, cell)
+
+
+def _words(text: str) -> Node:
+    return new_markdown_cell(text, metadata={"slideshow": {"slide_type": "subslide"}})
 
 
 BROKEN: dict[str, tuple[Callable[[Node], None], str]] = {
@@ -76,6 +80,8 @@ BROKEN: dict[str, tuple[Callable[[Node], None], str]] = {
     ),
     "no solution": (_append(code("1", exercise="01.2")), "exercise 01.2 (cell 5) has no solution"),
     "no exercise": (lambda nb: nb.cells.pop(3), "solution 01.1 has no exercise"),
+    "source alone": (_append(code("show_source(f)")), "cell 5: a page of source alone"),
+    "task alone": (_append(_words("Try: another K.")), "cell 5: a page begins with 'Try:'"),
     "no glossary": (_set(0, "source", "# docs/glossary.md is only named"), "no markdown cell links docs/glossary.md"),
 }
 

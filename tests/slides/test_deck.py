@@ -65,6 +65,22 @@ def test_code_is_folded_but_that_of_an_exercise(deck_of: MakeDeck) -> None:
     assert ["long" in one["class"] for one in soup.select("details.code")] == [False, False, True, True]
 
 
+def test_lines_that_only_record_are_not_shown(deck_of: MakeDeck) -> None:
+    shown = code(
+        'a = 1\nrecord(\n    "a",\n    a,\n)\nfor b in "xy":\n    record_interval(b, 1, 0, 2)\n'
+        'if a:\n    record("a", a)\nelse:\n    a = 2\nfor c in "xy":\n    record(c, 1)\n    print(c)',
+        tags=["show-input"],
+    )
+    (text,) = [one.get_text() for one in soup_of(deck_of(shown)).select(".highlight") if "a = 1" in one.get_text()]
+    assert text.strip() == 'a = 1\nif a:\n    record("a", a)\nelse:\n    a = 2\nfor c in "xy":\n    print(c)'
+
+
+def test_code_that_only_shows_something_is_not_shown_beside_it(deck_of: MakeDeck) -> None:
+    sources = ("show_source(f)\nshow_source(g)", 'from a import b\n\nquiz("01")', "show_source(f)\nx = 1", "import a")
+    text = " ".join(one.get_text() for one in soup_of(deck_of(*(code(one, html="a") for one in sources))).select("pre"))
+    assert "show_source(g)" not in text and "quiz" not in text and "x = 1" in text and "import a" in text
+
+
 def test_notes_hold_what_a_teacher_needs_and_nothing_of_it_in_a_student_s_deck(deck_of: MakeDeck) -> None:
     found = find_exercise("01.1")
     notes = " ".join(one.get_text(" ") for one in soup_of(deck_of()).select("aside.notes"))
@@ -101,6 +117,11 @@ def test_a_steppers_note_says_where_it_opens_and_other_widgets_have_none() -> No
     note = widget_note(stepper.get_state())
     assert note.startswith("**Explorer: Steps**") and f"Opens on *by hand*: {stepper.text}" in note
     assert widget_note({"data": []}) == widget_note({}) == ""
+
+
+def test_a_number_and_its_per_cent_stay_on_one_line(deck_of: MakeDeck) -> None:
+    text = soup_of(deck_of(markdown("A mean of 41 % and a % of 3."))).get_text()
+    assert "of 41\N{NO-BREAK SPACE}% and a % of" in text
 
 
 def test_links_lead_from_deck_to_deck(deck_of: MakeDeck) -> None:

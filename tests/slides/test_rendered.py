@@ -62,6 +62,15 @@ def test_a_sparse_page_is_drawn_larger_and_a_full_one_smaller(deck_of: MakeDeck,
 
 
 @pytest.mark.browser
+def test_code_is_enlarged_only_while_its_lines_hold(deck_of: MakeDeck, browser: Browser) -> None:
+    """98 letters fill a line at full size; at 1.2 they would be broken."""
+    lines = (code(f"x = {'1' * length}", "slide", tags=["show-input"]) for length in (40, 94))
+    with opened(browser, deck_of(*lines)) as (page, faults):
+        sizes = [float(size) for size in page.locator(".page").evaluate_all("all => all.map(one => one.style.zoom)")]
+    assert faults == [] and sizes[-2] == 1.2 and 1 <= sizes[-1] <= 1.05
+
+
+@pytest.mark.browser
 def test_every_slide_is_one_printed_page(deck_of: MakeDeck, browser: Browser, tmp_path: Path) -> None:
     pdf = tmp_path / "tiny.pdf"
     assert print_deck(browser, deck_of(), pdf) == 4

@@ -6,7 +6,7 @@ The rest is decided here, the same for every notebook:
 - cells of type `skip`, the parameters and what papermill put in do not appear;
 - code is folded behind the word *code*, since a room reads results first; where a page has room for short code, it
   stands open. A cell tagged `exercise` or `show-input` is always open, one tagged `hide-input` (and one that only shows
-  an exercise's task) has no code at all;
+  a task, a source or a quiz) has no code at all, and lines that only record a metric are left out;
 - a solution appears with the next key, after the room has had its say;
 - a cell tagged `preview` shows the beginning of its output only;
 - a page without a heading carries its slide's, small;
@@ -24,9 +24,8 @@ from __future__ import annotations
 import ast
 import html
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbconvert import HTMLExporter
@@ -42,8 +41,11 @@ ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".slides.html"
 _HIDDEN_TAGS = {"parameters", "injected-parameters"}
+_SHOWING = {"task", "show_source", "quiz"}
+_RECORDING = {"record", "record_interval"}
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,2} +(.+)$", re.MULTILINE)
+_BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
 _LONGEST_OPEN_CODE = 16  # lines
 _LONGEST_TEXT = 26  # lines of one printed output; more cannot be read from a slide
 
@@ -97,10 +99,12 @@ def prepare(notebook: nbformat.NotebookNode, *, decks: Collection[str], student:
         cells.append(cell)
         if cell.cell_type == "markdown":
             cell.source = _LINK.sub(lambda match: _link(match, decks), cell.source)
+            cell.source = _BEFORE_PERCENT.sub("\N{NO-BREAK SPACE}", cell.source)
         if cell.cell_type != "code":
             continue
         cell.outputs = [output for output in cell.outputs if _shows(output)]
         CoalesceStreamsPreprocessor().preprocess_cell(cell, {}, 0)
+        cell.source = _without_records(cell.source)
         cell.metadata["deck_code"] = _code(cell, tags)
         for output in cell.outputs:
             if output.output_type == "stream":
@@ -156,7 +160,7 @@ def _link(match: re.Match[str], decks: Collection[str]) -> str:
 
 def _code(cell: nbformat.NotebookNode, tags: set[str]) -> str:
     """How a cell's code stands on its slide: open, folded ("short" where it may open by itself, or "long"), or not."""
-    if "hide-input" in tags or _only_shows_a_task(cell.source):
+    if "hide-input" in tags or _only_shows(cell.source):
         return ""
     if tags & {"exercise", "show-input"}:
         return "open"
@@ -166,19 +170,49 @@ def _code(cell: nbformat.NotebookNode, tags: set[str]) -> str:
     return "short" if len(cell.source.splitlines()) <= longest else "long"
 
 
-def _only_shows_a_task(source: str) -> bool:
+def _only_shows(source: str) -> bool:
+    """Whether a cell's code says nothing that its output does not say."""
+    body = [one for one in _statements(source) if not isinstance(one, ast.ImportFrom)]
+    return bool(body) and all(_calls(one, _SHOWING) for one in body)
+
+
+def _without_records(source: str) -> str:
+    """A cell's code without the statements that record metrics, and without loops that do nothing else."""
+    lines = source.splitlines(keepends=True)
+    for one in reversed(_records(_statements(source))):
+        if not lines[one.lineno - 1][: one.col_offset].strip():  # no other statement before it on its line
+            del lines[one.lineno - 1 : one.end_lineno]
+    return "".join(lines).rstrip("\n")
+
+
+def _records(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for one in body:
+        inner = _records(getattr(one, "body", []))
+        empties = bool(inner) and inner == one.body
+        if _calls(one, _RECORDING) or (empties and not getattr(one, "orelse", [])):
+            found.append(one)
+        elif not empties:
+            found += inner
+    return found
+
+
+def _statements(source: str) -> list[ast.stmt]:
     try:
-        body: list[Any] = ast.parse(source).body
+        return ast.parse(source).body
     except SyntaxError:  # a magic
-        return False
-    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "task"
+        return []
+
+
+def _calls(statement: ast.stmt, names: Collection[str]) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names
 
 
 def _shortened(text: str) -> str:
-    lines = text.splitlines()
+    lines = text.rstrip().splitlines()
     if len(lines) <= _LONGEST_TEXT:
-        return text
+        return "\n".join(lines)
     left = len(lines) - _LONGEST_TEXT + 1
     return "\n".join([*lines[: _LONGEST_TEXT - 1], f"... and {left} more lines, in the notebook"])
 

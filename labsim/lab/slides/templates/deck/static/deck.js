@@ -47,10 +47,35 @@ function fit(page) {
   draws(best[1]);
 }
 
-// Draws the page as large as it may be; that size.
+// How many boxes break lines to find room: code, printed lines that do not stand beside a picture, and tables.
+function broken(page) {
+  const cut = (selector, unbroken) => [...page.querySelectorAll(selector)].filter((box) => {
+    const before = box.style.cssText;
+    Object.assign(box.style, unbroken);
+    const found = box.scrollWidth > box.clientWidth + 1 || box.offsetWidth > box.parentElement.clientWidth + 1;
+    box.style.cssText = before;
+    return found;
+  }).length;
+  const lines = ".highlight pre, .jp-MarkdownCell pre, .jp-OutputArea:not(:has(img)) .jp-RenderedText pre";
+  return cut(lines, { whiteSpace: "pre" }) + cut(".jp-OutputArea table", { whiteSpace: "nowrap", maxWidth: "none" });
+}
+
+// Draws the page as large as it may be; that size. Larger letters are not worth broken lines.
 function largest(page) {
-  for (let size = LARGEST; size > SMALLEST; size -= STEP) if (draw(page, size)) return size;
+  draw(page, 1);
+  const anyway = broken(page);
+  for (let size = LARGEST; size > SMALLEST; size -= STEP) {
+    if (draw(page, size) && (size < 1 + STEP / 2 || broken(page) <= anyway)) return size;
+  }
   return draw(page, SMALLEST) ? SMALLEST : 0;
+}
+
+// A moved slider may bring a longer sentence: the page is fitted with room for the longest.
+function reserve(readout) {
+  const said = readout.textContent;
+  readout.textContent = readout.dataset.longest;
+  readout.style.minHeight = `${readout.offsetHeight}px`;
+  readout.textContent = said;
 }
 
 // Explorers redraw between two frames. A tab in the background has no frames and gets some time instead.
@@ -65,6 +90,7 @@ async function start() {
   await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
   await document.fonts.ready;
   await nextFrame(); // explorers redraw at the width of their place
+  document.querySelectorAll(".labsim-readout[data-longest]").forEach(reserve);
   document.querySelectorAll(".page").forEach(fit);
   await nextFrame();
   document.querySelectorAll(".page").forEach(fit); // a smaller explorer has room for longer lines
