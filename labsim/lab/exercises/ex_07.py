@@ -309,10 +309,11 @@ EXERCISES = (
         hints=(
             "Look at depth 1 first. Which faults can spoil the very first guess, and which cannot, because it reads "
             "the target's true states?",
-            "Nothing at any depth: the guesses name the wrong tokens. Right at depth 1 and dead behind it: what depth "
-            "1 hands on is wrong. Lower everywhere but alive: what the draft reads is wrong, but not absurd.",
-            "A zero curve is a mapping fault; a curve that breaks at depth 2 is a feedback fault; the remaining one "
-            "misses the norms before `fc`.",
+            "Nothing at any depth: the guesses name the wrong tokens. Right at depth 1 and worse at each depth behind "
+            "it: what depth 1 hands on is wrong. Lower everywhere but alive: what the draft reads is wrong, but not "
+            "absurd.",
+            "A zero curve is a mapping fault; a curve that is healthy at depth 1 alone is a feedback fault; the "
+            "remaining one misses the norms before `fc`.",
         ),
         check=value_check(
             _RIGHT,
@@ -332,8 +333,8 @@ EXERCISES = (
                 ),
                 "layers one off": (
                     _RIGHT | {next(k for k, v in CURVES.items() if v == "fc-norm-flag-off"): "layers-one-off"},
-                    "Neighbouring layers are so alike that this fault hardly shows on this target; the missing norms "
-                    "cost more.",
+                    "Neighbouring layers are so alike that this fault hardly shows on this draft; the missing norms "
+                    "cost far more.",
                 ),
             },
         ),
@@ -345,25 +346,26 @@ EXERCISES = (
         minutes=8,
         difficulty="hard",
         prompt=(
-            "Five more copies, D to H, their curves and first guesses above. Give a dictionary from letter to fault. "
-            "Two candidates fit no letter: "
+            "Five copies of the EAGLE-3 draft, D to H, their curves and first guesses above. Give a dictionary from "
+            "letter to fault. Two candidates fit no letter: "
             + "; ".join(f"`{name}` ({cause})" for name, cause in MORE_CAUSES.items())
             + "."
         ),
         hints=(
-            "Sort first: which curve is the healthy one to the last digit, which are a little off, which are dead?",
+            "Sort first: which curve is the healthy one to the last digit, which are lower and alive, which are dead?",
             "Not a single guess has changed: nothing that computes has. Dead with a guess right by luck, or dead with "
-            "a tenth right at depth 1: one says wrong words, the other reads its input in the wrong places.",
-            "Two are a little off. Neighbouring layers are so alike that reading the wrong ones costs hardly "
-            "anything; a residual from the other side of a norm is lower at every depth.",
+            "a part right at depth 1: one says wrong words, the other reads its input in the wrong places.",
+            "Two are lower and alive. Divide each point by the one before it: what is read of the target is read once, "
+            "at depth 1; what lies inside the layer is used at every depth.",
         ),
         check=value_check(
             dict(MORE_CURVES),
             {
                 "residual and layers exchanged": (
                     _more(residual_flag="layers-one-off"),
-                    "Neighbouring layers are nearly alike, so guesses change and hardly fewer are right. The residual "
-                    "is what the layer adds to: spoilt, it costs at every depth.",
+                    "The target's layers are read once, at depth 1, and neighbouring ones are nearly alike: a little "
+                    "is lost, and behind it the chain holds nearly as well as the healthy one's. The residual is what "
+                    "the layer adds to: spoilt, it costs at the next depth again.",
                 ),
                 "zeros in place of a stale mapping": (
                     _more(d2t_stale="d2t-zeros"),
@@ -371,7 +373,7 @@ EXERCISES = (
                 ),
                 "mapping and input exchanged": (
                     _more(d2t_stale="halves-swapped"),
-                    "A wrong mapping says wrong words at once. With the halves exchanged a tenth of the first guesses "
+                    "A wrong mapping says wrong words at once. With the halves exchanged a part of the first guesses "
                     "is still right, and what is handed on is worse each time.",
                 ),
                 "a feedback fault in place of the halves": (
