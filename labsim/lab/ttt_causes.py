@@ -16,6 +16,7 @@ from typing import Literal
 from scipy.stats import t as student
 
 from ..sim.intervals import Interval
+from .claims.findings import Verdict, compared
 from .ttt_arms import Arm
 from .ttt_grid import Grid
 
@@ -51,11 +52,9 @@ def over_seeds(values: Sequence[float], confidence: float = 0.95) -> Spread:
 
 
 def claim_verdict(interval: Spread | Interval, low: float, high: float) -> str:
-    """What an interval of a ratio says about a claimed range of it, both on the same side of 1."""
-    same_side = interval.high < 1 if high < 1 else interval.low > 1
-    if not same_side:
-        return "not reproduced"
-    return "reproduced" if interval.low <= high and interval.high >= low else "the trend only"
+    """The claims page's rule (`claims.findings.compared`), in the words of a sentence."""
+    verdict = compared(interval.low, interval.high, (low, high))
+    return f"the {verdict}" if verdict is Verdict.TREND else str(verdict)
 
 
 def by_depth(grid: Grid, arm: Arm, figure: Figure, domain: str = "all") -> list[Spread | None]:

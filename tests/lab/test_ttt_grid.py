@@ -189,6 +189,8 @@ def test_an_interval_over_seeds_is_students() -> None:
         (0.7, 0.9, (0.59, 0.59), "the trend only"),
         (0.7, 1.1, (0.59, 0.59), "not reproduced"),
         (0.5, 0.6, (0.56, 0.65), "reproduced"),
+        (0.53, 0.99, (0.56, 0.65), "the trend only"),  # holds the claim, and next to nothing too
+        (1.1, 2.5, (2.2, 2.3), "the trend only"),
     ],
 )
 def test_a_claim_is_met_by_its_range_or_by_its_side_of_1(

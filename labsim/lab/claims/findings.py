@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import log
 
 from .table import Claim
 
@@ -101,11 +102,17 @@ def with_interval(*names: str) -> tuple[str, ...]:
 
 
 def compared(low: float, high: float, claimed: tuple[float, float]) -> Verdict:
-    """What the interval of a ratio says about the claimed range of it, both on the same side of 1."""
-    right_side = high < 1 if claimed[1] < 1 else low > 1
-    if not right_side:
+    """What the interval of a ratio says about the claimed range of it, both on the same side of 1.
+
+    An interval that reaches into the range and also holds less than half of the claimed effect (on the scale of
+    logarithms) tells the trend and no size.
+    """
+    below = claimed[1] < 1
+    weakest, least_claimed = (high, claimed[1]) if below else (low, claimed[0])
+    if weakest >= 1 if below else weakest <= 1:
         return Verdict.NOT
-    return Verdict.REPRODUCED if low <= claimed[1] and high >= claimed[0] else Verdict.TREND
+    sized = abs(log(weakest)) >= abs(log(least_claimed)) / 2
+    return Verdict.REPRODUCED if sized and low <= claimed[1] and high >= claimed[0] else Verdict.TREND
 
 
 def near(value: float, claimed: float, relative: float) -> bool:
