@@ -244,6 +244,21 @@ def test_answers_without_two_tokens_train_nothing(data: Path, tmp_path: Path) ->
         run("nano", [str(data)], replace(RECIPE, seq=8), tmp_path)
 
 
+def test_the_target_may_compute_in_another_precision(data: Path, tmp_path: Path) -> None:
+    once = replace(RECIPE, steps=2)
+    reports = {
+        dtype: run("nano", [str(data)], once, tmp_path / str(dtype), target_dtype=dtype) for dtype in (None, "bf16")
+    }
+    assert [one["target_dtype"] for one in reports.values()] == ["fp32", "bf16"]
+    losses = [one["loss"] for one in reports.values()]
+    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.02)
+    features = tmp_path / "features"
+    stored = run("nano", [str(data)], once, tmp_path / "stored", target_dtype="bf16", features=features)
+    assert stored["loss"] == pytest.approx(losses[1], rel=0.02)
+    with pytest.raises(ValueError, match="target_dtype"):
+        run("nano", [str(data)], once, tmp_path / "bf16")
+
+
 def test_data_by_name(tmp_path: Path) -> None:
     assert [path.name for path in find("shipped", "nano")] == ["greedy"]
     with pytest.raises(ValueError, match="'chatt' is neither a directory"):

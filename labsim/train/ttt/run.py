@@ -20,6 +20,7 @@ from ...models.files import write_atomically
 from ...models.live_bytes import peak_bytes
 from ...models.load import Target, directory_called, load_target
 from ...models.paths import data_directory
+from ...models.weights import DTYPES
 from ...parallel.agree import agree
 from ...parallel.layout import Kind
 from ...parallel.mesh import Mesh
@@ -131,13 +132,15 @@ def run(
     any_template: bool = False,
     fresh: bool = False,
     device: str | None = None,
+    target_dtype: str | None = None,
     told: Callable[[Report], None] = lambda _: None,
     filled: Callable[[int, int], None] = lambda _done, _all: None,
     mesh: Mesh | None = None,
     layout: Kind = "zigzag",
 ) -> dict[str, object]:
     """The JSON document of `labsim train`. `begin` is a draft to train on; None starts from the target. `fresh` starts
-    over where `out` holds a training, once it is sure that another one can begin.
+    over where `out` holds a training, once it is sure that another one can begin. `target_dtype` is the precision in
+    which the target makes its states, one of `DTYPES`; None is the device's own (fp32 on a CPU, bf16 on a GPU).
 
     With a mesh its ranks share each row; all call this with the same arguments and paths, and the first one writes.
     """
@@ -149,7 +152,8 @@ def run(
     folders = [folder for name in data for folder in find(name, target_name)]
     check_distinct("--data", folders)
     # With states on disk the target's layers are needed only by whoever makes them.
-    target = load_target(target_name, device=device, layers=features is None)
+    dtype = DTYPES[target_dtype] if target_dtype else None
+    target = load_target(target_name, device=device, dtype=dtype, layers=features is None)
     inputs = {"--target": target.directory, "--start-from": begin} | {f"--data {one}": one for one in folders}
     check_apart({"--out": out, "--features": features}, inputs)
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
@@ -161,9 +165,10 @@ def run(
     else:
         source = stored_states(target, layers, features, [*read.training, *read.held_out], filled, mesh)
     identity = identity_of(recipe, target, read.training) | {"begin": fingerprint(begin) if begin else None}
+    identity |= {"target_dtype": target_dtype} if target_dtype else {}
     # Under the names of the command line.
     meant = {**asdict(recipe), "target": target.name, "data": identity["documents"], "start-from": identity["begin"]}
-    meant["layout"] = layout
+    meant |= {"layout": layout, "target-dtype": target_dtype}
     agree(mesh.world, meant, target.model.device)
     peak = measure_peak(draft, vocabulary, target, source, read.training, recipe, mesh, layout)
     if fresh:
@@ -186,6 +191,7 @@ def run(
     report: dict[str, object] = {
         "draft": recipe.draft,
         "target": target.name,
+        "target_dtype": next(name for name, dtype in DTYPES.items() if dtype == target.model.dtype),
         "steps": counters.step,
         "loss": float(lines[-1].split(",")[2]),
         "per_depth_accuracy": list(found["all"].marginal),
@@ -248,7 +254,7 @@ def stored_states(
         )
         mine = missing[mesh.world.rank :: mesh.size]
         if mine:
-            whole = load_target(target.name, device=target.model.device)
+            whole = load_target(target.name, device=target.model.device, dtype=target.model.dtype)
             store.fill(Online(whole.model, layers), mine, done=done)
         mesh.world.meet("target states are there")
     store.refresh()
