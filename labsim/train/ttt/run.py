@@ -164,8 +164,8 @@ def run(
         source: StateSource = Online(target.model, layers)
     else:
         source = stored_states(target, layers, features, [*read.training, *read.held_out], filled, mesh)
-    identity = identity_of(recipe, target, read.training) | {"begin": fingerprint(begin) if begin else None}
-    identity |= {"target_dtype": target_dtype} if target_dtype else {}
+    identity = identity_of(recipe, target, read.training)
+    identity |= {"begin": fingerprint(begin) if begin else None, "target_dtype": target_dtype}
     # Under the names of the command line.
     meant = {**asdict(recipe), "target": target.name, "data": identity["documents"], "start-from": identity["begin"]}
     meant |= {"layout": layout, "target-dtype": target_dtype}
