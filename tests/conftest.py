@@ -8,6 +8,7 @@ the marker that still lives, or a socket of a test process that still listens, m
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
@@ -27,6 +28,9 @@ GRACE_S = 10.0  # helpers that end by themselves when their parent has
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the tests in the background ignores Ctrl-C for them, and children would inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.option.allow_hosts = "127.0.0.1,::1,localhost"
     config.option.allow_unix_socket = True
     install()

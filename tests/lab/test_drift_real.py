@@ -28,11 +28,11 @@ def test_the_shipped_probes_are_of_the_shipped_target_and_drafts() -> None:
 
 
 def test_what_is_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """nano has answers and an EAGLE-3.1 of its own: the same command on it, with two short answers."""
+    """nano has answers and drafts of its own: the same command on it, with two short answers."""
     nano = load_target("nano", device="cpu")
     texts = answered(nano, {"chat": 2}, "held_out", max_new_tokens=12, longest=100)
     probes = real.probe_real(nano, texts, depth=3)
-    assert [one.kind for one in probes.drafts] == ["eagle3.1"] and probes.sink.token is None
+    assert [one.kind for one in probes.drafts] == ["eagle3", "eagle3.1"] and probes.sink.token is None
     (tmp_path / "drift").mkdir()
     real.write_real(probes, tmp_path / "drift" / "nano")
     monkeypatch.setattr(real, "data_directory", lambda: tmp_path)

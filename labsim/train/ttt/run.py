@@ -149,11 +149,11 @@ def run(
         raise ValueError(
             "draft 'heads' has no attention to share among ranks: train it on one, without ring or ulysses"
         )
-    folders = [folder for name in data for folder in find(name, target_name)]
-    check_distinct("--data", folders)
     # With states on disk the target's layers are needed only by whoever makes them.
     dtype = DTYPES[target_dtype] if target_dtype else None
     target = load_target(target_name, device=device, dtype=dtype, layers=features is None)
+    folders = [folder for name in data for folder in find(name, target_name)]
+    check_distinct("--data", folders)
     inputs = {"--target": target.directory, "--start-from": begin} | {f"--data {one}": one for one in folders}
     check_apart({"--out": out, "--features": features}, inputs)
     read = read_data(folders, target, recipe.seq, domains=domains, any_template=any_template)
