@@ -102,7 +102,8 @@ class Check:
         """
         if not callable(function):
             return Verdict(Status.WRONG, f"A function is wanted here, but this is `{brief(function)}`.")
-        inputs = [*self.inputs(), *(case for case, _ in measured)]
+        own = self.inputs()
+        inputs = [*own, *(case for case, _ in measured)]
         problem = signature_problem(function, inputs[0], self._call_text(inputs[0]))
         if problem:
             return Verdict(Status.WRONG, problem)
@@ -116,7 +117,7 @@ class Check:
         if all(outcome.blank for outcome in outcomes):
             return self._blank(function, inputs[0], outcomes)
 
-        wanted = [self._outcome(self.reference, case, trusted=True) for case in self.inputs()]
+        wanted = [self._outcome(self.reference, case, trusted=True) for case in own]
         wanted += [Outcome(answer) for _, answer in measured]
         problems = [self._differ(got, right) for got, right in zip(outcomes, wanted, strict=True)]
         wrong_at = [i for i, problem in enumerate(problems) if problem]

@@ -37,7 +37,12 @@ def in_any_order(got: object, expected: object) -> str | None:
 
 
 def _ascending(value: object) -> object:
-    return sorted(value) if isinstance(value, Set | list | tuple | range) else value
+    if not isinstance(value, Set | list | tuple | range):
+        return value
+    try:
+        return sorted(value)
+    except (TypeError, ValueError):  # a mixture, which has no order and differs however it stands
+        return list(value)
 
 
 def kind(value: object) -> str:

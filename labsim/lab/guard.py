@@ -21,11 +21,13 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .compare import difference
+
+Result = TypeVar("Result")
 
 
 class TimeLimit(BaseException):
@@ -81,8 +83,8 @@ def call(function: Callable, inputs: Inputs, seconds: float) -> Outcome:
     printed = io.StringIO()
     watch = Stopwatch(seconds)
     try:
-        with contextlib.redirect_stdout(printed), time_limit(seconds):
-            value = function(**given) if isinstance(given, Mapping) else function(*given)
+        with contextlib.redirect_stdout(printed):
+            value = within(seconds, lambda: function(**given) if isinstance(given, Mapping) else function(*given))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -94,16 +96,17 @@ def call(function: Callable, inputs: Inputs, seconds: float) -> Outcome:
     return Outcome(value=value, printed=printed.getvalue(), mutated=_mutated(function, inputs, given))
 
 
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeLimit inside the block when it lasts longer than `seconds`."""
+def within(seconds: float, run: Callable[[], Result]) -> Result:
+    """`run()`, with TimeLimit raised inside it when it lasts longer than `seconds`.
+
+    No context manager: an alarm that rings after the block and before `__exit__` has begun would skip the exit, and
+    every later line would be interrupted.
+    """
     on_main = threading.current_thread() is threading.main_thread()
-    with _alarm(seconds) if on_main and hasattr(signal, "setitimer") else _watchdog(seconds):
-        yield
+    return (_alarm if on_main and hasattr(signal, "setitimer") else _watchdog)(seconds, run)
 
 
-@contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
+def _alarm(seconds: float, run: Callable[[], Result]) -> Result:
     armed = True
 
     def ring(signum: int, frame: object) -> None:
@@ -111,13 +114,13 @@ def _alarm(seconds: float) -> Iterator[None]:
             raise TimeLimit
 
     previous = signal.signal(signal.SIGALRM, ring)
-    started = time.monotonic()
-    # It rings again and again: a bare `except:` in the learner's loop swallows some, not all of them.
-    pending, interval = signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 0.002)
+    started, pending, interval = time.monotonic(), 0.0, 0.0
     try:
-        yield
+        # It rings again and again: a bare `except:` in the learner's loop swallows some, not all of them.
+        pending, interval = signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 0.002)
+        return run()
     finally:
-        armed = False
+        armed = False  # first and without a call: Python looks for signals at calls
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
         if pending:  # somebody else's alarm, such as a test runner's: it goes on
@@ -125,28 +128,31 @@ def _alarm(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
-@contextlib.contextmanager
-def _watchdog(seconds: float) -> Iterator[None]:
+def _watchdog(seconds: float, run: Callable[[], Result]) -> Result:
     target = ctypes.c_ulong(threading.get_ident())
     send = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    done, lock = threading.Event(), threading.Lock()
+    over, done, lock = False, threading.Event(), threading.Lock()
 
     def watch() -> None:
         wait = max(seconds, 1e-3)
         while not done.wait(wait):
             with lock:
-                if not done.is_set():
-                    send(target, ctypes.py_object(TimeLimit))
+                if over:
+                    return
+                send(target, ctypes.py_object(TimeLimit))
             wait = 0.002
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield
+        return run()
     finally:
-        with lock:
-            done.set()
-            send(target, None)
+        over = True
+        while not done.is_set():
+            # One that was sent before may still arrive here; none is sent after the lock was held once.
+            with contextlib.suppress(TimeLimit), lock:
+                send(target, None)
+                done.set()
         watcher.join()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -14,7 +15,7 @@ import torch
 
 from labsim.lab.check import Check, Misconception, Probe, choice_check, value_check
 from labsim.lab.compare import difference, in_any_order
-from labsim.lab.guard import TimeLimit, time_limit
+from labsim.lab.guard import TimeLimit, within
 from labsim.lab.verdict import Status, Verdict
 
 
@@ -292,19 +293,46 @@ def test_the_time_limit_leaves_no_alarm_behind():
     import signal
 
     before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
-    with pytest.raises(TimeLimit), time_limit(0.01):
-        while True:
-            pass
+    with pytest.raises(TimeLimit):
+        within(0.01, lambda: forever(0.5, 3))
     assert signal.getsignal(signal.SIGALRM) is before
     # pytest-timeout has an alarm of its own: it goes on where it was.
     assert signal.getitimer(signal.ITIMER_REAL) == pytest.approx(timer, abs=1.0)
 
 
 def test_an_outer_time_limit_goes_on_after_an_inner_one():
-    with pytest.raises(TimeLimit), time_limit(0.1):
-        with time_limit(5):
-            pass
+    def nested():
+        within(5, lambda: None)
         time.sleep(10)
+
+    with pytest.raises(TimeLimit):
+        within(0.1, nested)
+
+
+@pytest.mark.parametrize("in_a_thread", [False, True])
+def test_a_limit_that_is_reached_at_the_very_end_interrupts_nothing_later(in_a_thread):
+    """The function ends about when the alarm rings. It may be late or in time; what comes behind it is left alone."""
+    ends = []
+
+    def spin(seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+
+    def many():
+        for i in range(300):
+            with contextlib.suppress(TimeLimit):
+                within(0.002, lambda i=i: spin(0.0018 + 0.000002 * i))
+            spin(0.0005)
+        ends.append("whole")
+
+    if in_a_thread:
+        thread = threading.Thread(target=many, daemon=True)
+        thread.start()
+        thread.join(60)
+    else:
+        many()
+    assert ends == ["whole"]
 
 
 @pytest.mark.parametrize(
@@ -362,6 +390,7 @@ def test_where_order_carries_nothing_a_set_will_do_and_what_is_missing_is_seen()
     assert "has 3 elements, expected 2" in in_any_order([3, 3, 8], [3, 8])
     assert "element 1 is 9, expected 8" in in_any_order({9, 3}, [3, 8])
     assert "should be a list" in in_any_order(3, [3, 8])
+    assert in_any_order({3, "a"}, [3, 8]) and in_any_order([None, 3], [3, 8])
 
 
 def test_what_was_measured_is_tried_beside_the_rule():
