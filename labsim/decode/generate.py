@@ -141,11 +141,19 @@ def accept(
 def prefill(
     model: LanguageModel, cache: KVCache, prompts: Sequence[Sequence[int]], hidden_layers: Sequence[int]
 ) -> tuple[torch.Tensor, list[dict[int, torch.Tensor]], int]:
-    """Run the prompts into an empty cache, in chunks.
+    """Run the prompts into an empty cache, in chunks; one that several rows share is run once.
 
     Returns logits (B, V) after each row's last token, each row's hidden states (T, E) by layer, and the number of
     forwards.
     """
+    distinct = list(dict.fromkeys(map(tuple, prompts)))
+    if len(distinct) < len(prompts):
+        number = {prompt: row for row, prompt in enumerate(distinct)}
+        of_row = [number[tuple(prompt)] for prompt in prompts]
+        once = model.new_cache(len(distinct), max(map(len, distinct)))
+        logits_BV, hidden, forwards = prefill(model, once, distinct, hidden_layers)
+        cache.copy_rows(once, of_row)
+        return logits_BV[of_row], [hidden[row] for row in of_row], forwards
     lengths = [len(prompt) for prompt in prompts]
     logits: list[torch.Tensor | None] = [None] * len(prompts)
     parts: list[list[dict[int, torch.Tensor]]] = [[] for _ in prompts]

@@ -13,6 +13,7 @@ import torch
 
 from ..models.config import first_line, quiet_transformers
 from ..models.fields import short
+from ..models.rope import rope_frequencies
 
 ADAPTIVE = ("dynamic", "longrope")  # their frequencies depend on the length of the text
 
@@ -39,7 +40,6 @@ def frequencies(rope: dict[str, Any], head_dim: int, max_positions: int) -> tupl
     if kind in ADAPTIVE:
         raise ValueError(f"rope_scaling {kind!r} changes with the length of the text; a draft needs fixed frequencies")
     from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     try:
         with quiet_transformers():
@@ -50,11 +50,11 @@ def frequencies(rope: dict[str, Any], head_dim: int, max_positions: int) -> tupl
                 max_position_embeddings=max_positions,
                 rope_parameters={**scaling, "rope_type": kind, "rope_theta": theta},
             )
-            embedding = LlamaRotaryEmbedding(config)
+            angles, scale = rope_frequencies(config)
     # What a library raises on a foreign value has no common base: KeyError, TypeError, its own validation errors.
     except Exception as error:
         raise ValueError(f"rope_scaling {short(scaling)} cannot be used ({first_line(error)})") from error
-    angles, scale = embedding.inv_freq.double(), float(embedding.attention_scaling)
+    angles, scale = angles.double(), float(scale)
     if not bool(torch.isfinite(angles).all()) or not math.isfinite(scale):
         raise ValueError(f"rope_scaling {short(scaling)} makes angles that are not numbers")
     return angles, scale

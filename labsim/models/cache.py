@@ -117,5 +117,20 @@ class KVCache:
             self.lengths = [self.lengths[row] for row in rows]
             self.parents = [self.parents[row] for row in rows]
 
+    def copy_rows(self, other: KVCache, rows: Sequence[int]) -> None:
+        """Let row b begin with what row `rows[b]` of `other` has committed; whatever was here is dropped.
+
+        Raises ValueError unless there is a row for each of these, and room for the longest.
+        """
+        if len(rows) != self.batch_size:
+            raise ValueError(f"copy_rows needs one row for each of {self.batch_size}, not {len(rows)}")
+        lengths = [other.lengths[row] for row in rows]
+        longest = max(lengths)
+        if longest > self.capacity:
+            raise ValueError(f"the cache has {self.capacity} slots per row and would need {longest}")
+        self.kv[..., :longest, :] = other.kv[:, :, list(rows), :, :longest]
+        self.lengths = lengths
+        self.forget_pending()
+
     def forget_pending(self) -> None:
         self.parents = [[] for _ in self.lengths]

@@ -27,6 +27,7 @@ from torch.nn.functional import embedding, rms_norm, scaled_dot_product_attentio
 from .cache import KVCache
 from .config import ModelConfig, first_line, read_json, transformers_config
 from .linear import Linear
+from .rope import rope_frequencies
 from .tree_mask import newest
 from .weights import check_model, read_weights
 
@@ -122,8 +123,6 @@ class LanguageModel:
         ValueError for an unknown architecture, a missing or damaged file, a value of config.json that cannot be, or
         a tensor that is missing, of the wrong shape or not a number.
         """
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
         directory = Path(path)
         config = ModelConfig.from_dict(read_json(directory / "config.json"), str(path))
         device = default_device() if device is None else torch.device(device)
@@ -134,17 +133,16 @@ class LanguageModel:
         borrows = embedding_VE is not None
         check_model(weights, config, str(path), borrows_embedding=borrows, head_rows=head_rows, layers=layers)
         try:
-            rope = LlamaRotaryEmbedding(settings)
+            angles, scale = rope_frequencies(settings)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{path}/config.json: rope_parameters cannot be used ({first_line(error)})") from error
-        if rope.inv_freq.shape != (config.head_dim // 2,):
+        if angles.shape != (config.head_dim // 2,):
             raise ValueError(
-                f"{path}/config.json turns {2 * len(rope.inv_freq)} of a head's {config.head_dim} dimensions "
+                f"{path}/config.json turns {2 * len(angles)} of a head's {config.head_dim} dimensions "
                 "(partial_rotary_factor); this forward turns all"
             )
         weights = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
-        scale = float(rope.attention_scaling)
-        return cls(config, weights, rope.inv_freq, rope_scale=scale, embedding_VE=embedding_VE, layers=layers)
+        return cls(config, weights, angles, rope_scale=float(scale), embedding_VE=embedding_VE, layers=layers)
 
     @property
     def weight_bytes(self) -> int:

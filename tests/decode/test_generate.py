@@ -278,6 +278,36 @@ def test_a_prompt_in_several_chunks_gives_the_same(target: Target, monkeypatch: 
     assert results[0].prefill_forwards == 6
 
 
+@pytest.mark.parametrize("kind", ["none", "ngram", "small"])
+def test_a_prompt_that_rows_share_is_run_once_and_read_by_each(
+    target: Target, draft_model: LanguageModel, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    prompts = [[1, 2, 3] * 4, [4, 5], [1, 2, 3] * 4, [6], [4, 5]]
+    made = None if kind == "none" else drafter(kind, draft_model)
+    own = [generate(target, prompt, drafter=made, max_new_tokens=20, stop_ids=frozenset()) for prompt in prompts]
+    tokens_run, forward = [], target.model.forward
+
+    def counted(tokens_BQ: torch.Tensor, *arguments: object, **options: object) -> object:
+        tokens_run.append(len(tokens_BQ))
+        return forward(tokens_BQ, *arguments, **options)
+
+    monkeypatch.setattr(target.model, "forward", counted)
+    results = generate_batch(target, prompts, drafter=made, max_new_tokens=20, stop_ids=frozenset())
+    assert [result.tokens for result in results] == [result.tokens for result in own]
+    assert tokens_run[:2] == [3, 5], "three texts, then a step of five rows"
+
+
+def test_rows_are_copied_where_they_fit_only(target: Target) -> None:
+    cache, once = target.model.new_cache(3, 4), target.model.new_cache(2, 6)
+    once.lengths = [6, 2]
+    with pytest.raises(ValueError, match="one row for each of 3, not 2"):
+        cache.copy_rows(once, [0, 1])
+    with pytest.raises(ValueError, match="has 4 slots per row and would need 6"):
+        cache.copy_rows(once, [1, 0, 1])
+    cache.copy_rows(once, [1, 1, 1])
+    assert cache.lengths == [2, 2, 2]
+
+
 def test_tokens_are_reported_as_they_come(target: Target, draft_model: LanguageModel) -> None:
     seen: dict[int, list[int]] = {0: [], 1: []}
     results = generate_batch(
