@@ -75,6 +75,10 @@ class RunProcesses:
         """Memory of the whole run now: the sum of PSS on Linux, of RSS elsewhere."""
         return sum(_memory_bytes(process) for process in self.alive())
 
+    def resident_bytes(self) -> int:
+        """The sum of RSS: never less than `memory_bytes`, and read in no time."""
+        return sum(_resident_bytes(process) for process in self.alive())
+
     def others(self, *, grace_s: float) -> list[psutil.Process]:
         """What still lives beside the root after `grace_s`: returns at once when nothing does.
 
@@ -200,6 +204,13 @@ def _memory_bytes(process: psutil.Process) -> int:
                 return process.memory_full_info().pss
             except psutil.AccessDenied:  # a hardened system may show RSS only
                 pass
+        return _resident_bytes(process)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    try:
         return process.memory_info().rss
     except psutil.NoSuchProcess:
         return 0
