@@ -11,7 +11,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
 import psutil
@@ -65,9 +65,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def left_over(marker: str, grace_s: float = GRACE_S) -> list[psutil.Process]:
-    """Living processes that carry the marker and do not end within the grace, this one and its tracker aside."""
-    tracker = resource_tracker._resource_tracker._pid  # multiprocessing's helper lives as long as the interpreter
-    return psutil.wait_procs([one for one in marked(marker) if one.pid != tracker], timeout=grace_s)[1]
+    """Living processes that carry the marker and do not end within the grace, this one and its helpers aside."""
+    # multiprocessing's helpers live as long as the interpreter
+    helpers = {resource_tracker._resource_tracker._pid, forkserver._forkserver._forkserver_pid}
+    return psutil.wait_procs([one for one in marked(marker) if one.pid not in helpers], timeout=grace_s)[1]
 
 
 def marked(marker: str) -> list[psutil.Process]:

@@ -102,6 +102,8 @@ class SmallModelDrafter:
         cache = self.cache
         cache.keep([self._confirmed(row, text) for row, text in enumerate(texts)])
         self.pending = [[] for _ in texts]
+        if max(cache.lengths) == 0:
+            self._run_shared(texts)
         fresh = [list(text[length:]) for text, length in zip(texts, cache.lengths, strict=True)]
         width = max(map(len, fresh))
         tokens_BQ = torch.tensor([row + [0] * (width - len(row)) for row in fresh])
@@ -111,6 +113,20 @@ class SmallModelDrafter:
         out = self.model.forward(tokens_BQ, cache, parents_BQ=parents, logits=[len(row) - 1 for row in fresh])
         cache.keep([range(len(row)) for row in fresh])
         return self._widen(out.logits_BQV)[:, 0]
+
+    def _run_shared(self, texts: Sequence[Sequence[int]]) -> None:
+        """Where rows begin alike up to their last token, run each beginning once and copy it."""
+        beginnings = [tuple(text[:-1]) for text in texts]
+        distinct = list(dict.fromkeys(beginnings))
+        if len(distinct) == len(texts) or not all(distinct):
+            return
+        once = self.model.new_cache(len(distinct), max(map(len, distinct)))
+        width = max(map(len, distinct))
+        tokens_BQ = torch.tensor([[*row, *[0] * (width - len(row))] for row in distinct])
+        self.model.forward(tokens_BQ, once, logits="none")
+        once.keep([range(len(row)) for row in distinct])
+        number = {row: index for index, row in enumerate(distinct)}
+        self.cache.copy_rows(once, [number[row] for row in beginnings])
 
     def _confirmed(self, row: int, text: Sequence[int]) -> list[int]:
         """Path of pending tokens that the text has confirmed. The last token is left to run: its logits are needed."""

@@ -87,12 +87,14 @@ def rank_0_stays_away(layout: Layout, text: Text) -> str:
 
 
 def rank_processes() -> set[int]:
-    """Children of this process that multiprocessing has started as ranks."""
-    found = set()
-    for child in psutil.Process().children(recursive=True):
+    """Ranks below this process: every descendant but multiprocessing's own two helpers, which stay."""
+    here, found = psutil.Process(), set()
+    for one in here.children(recursive=True):
         try:
-            if "spawn_main" in " ".join(child.cmdline()):
-                found.add(child.pid)
+            command = " ".join(one.cmdline())
+            helper = "resource_tracker" in command or ("forkserver" in command and one.ppid() == here.pid)
+            if not helper:
+                found.add(one.pid)
         except psutil.NoSuchProcess:
             continue
     return found

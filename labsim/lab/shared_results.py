@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..decode.generate import generate
+from ..decode.generate import generate_batch
 from ..decode.result import GenerationResult
 from ..drafts.load import trained
 from ..drafts.shape import Chain
@@ -88,9 +88,7 @@ def decode_prompts(
 ) -> tuple[Row, list[GenerationResult]]:
     """Real greedy decoding of these prompts with the draft in a directory, summed up as `labsim eval` does."""
     drafter = trained(directory, target)
-    results = [
-        generate(target, list(ids), drafter=drafter, shape=Chain(k), max_new_tokens=max_new_tokens) for ids in prompts
-    ]
+    results = generate_batch(target, prompts, drafter=drafter, shape=Chain(k), max_new_tokens=max_new_tokens)
     return summarise("prompts", None, results, (), k), results
 
 

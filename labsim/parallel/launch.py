@@ -9,7 +9,6 @@ limit, with an error that names it.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import math
 import multiprocessing
@@ -18,6 +17,7 @@ import pickle
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -35,7 +35,8 @@ from .mesh import check_degrees
 
 Result = TypeVar("Result")
 LOCAL_TIMEOUT_SECONDS = 15.0
-PR_SET_PDEATHSIG = 1
+# The second is imported by the first optimizer and by some operations.
+PRELOADED = [__name__, "torch._dynamo"]
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,13 @@ def run(
         store = dist.TCPStore(
             "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=os.dup(listener.fileno())
         )
-        context = multiprocessing.get_context("spawn")
+        context = starter()
         ends: dict[int, Connection] = {}
         ranks: dict[int, Any] = {}
         try:
             for rank in range(world):
                 ours, theirs = context.Pipe(duplex=False)
-                place = Place(rank, ring, ulysses, port, timeout_seconds, threads, os.getpid())
+                place = Place(rank, ring, ulysses, port, timeout_seconds, threads)
                 process = context.Process(target=one_rank, args=(place, theirs, work, packed(arguments)), daemon=True)
                 process.start()
                 theirs.close()
@@ -105,6 +106,18 @@ def run(
     if failures:
         raise RanksFailed([failures[rank] for rank in sorted(failures)])
     return [results[rank] for rank in sorted(results)]
+
+
+def starter() -> Any:
+    """How processes are started: on Linux forked from a helper that has imported torch, which takes each rank seconds.
+
+    The helper computes nothing, so it has no threads or locks that a fork would break; it ends with this process.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
 def collect(
@@ -154,12 +167,11 @@ class Place:
     port: int
     timeout_seconds: float
     threads: int
-    parent: int
 
 
 def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments: bytes) -> None:
     """Body of a local rank's process."""
-    end_with_parent(place.parent)
+    end_with_caller()
     torch.set_num_threads(place.threads)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())
     try:
@@ -174,14 +186,15 @@ def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments:
         end.close()
 
 
-def end_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when the one that started it is gone."""
-    if sys.platform != "linux":
-        return
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent:
+def end_with_caller() -> None:
+    """End this process when the one that asked for it is gone, however that ended."""
+    caller = multiprocessing.parent_process().sentinel
+
+    def watch() -> None:
+        wait([caller])
         os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class ByValue(pickle.Pickler):

@@ -7,6 +7,7 @@ listed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -15,7 +16,8 @@ from scipy.stats import chi2_contingency, chisquare
 from transformers import AutoModelForCausalLM
 
 from labsim.decode.compare import NEAR_TIE
-from labsim.decode.generate import generate, generate_batch
+from labsim.decode.generate import generate_batch
+from labsim.decode.result import GenerationResult
 from labsim.drafts.load import TRAINED, load_drafter
 from labsim.drafts.shape import Chain, DynamicTree, Shape, StaticTree
 from labsim.models.load import Target, load_target
@@ -37,6 +39,9 @@ WAYS: dict[str, tuple[str, Shape]] = {
 }
 
 
+LONG, ROWS = 200, 10  # tokens of an answer, answers in a batch
+
+
 @dataclass(frozen=True)
 class Answer:
     """A prompt and transformers' greedy answer to it."""
@@ -49,43 +54,43 @@ def answers(target: Target, tokens: int) -> list[Answer]:
     """Held-out prompts of all domains, with transformers' greedy answers, `tokens` tokens of answer in all."""
     theirs = AutoModelForCausalLM.from_pretrained(target.directory, dtype=torch.float32).eval()
     prompts = read_prompts(data_directory() / "prompts" / "held_out.jsonl")
-    prompts = [prompts[i] for i in torch.randperm(len(prompts), generator=torch.Generator().manual_seed(0))]
+    order = torch.randperm(len(prompts), generator=torch.Generator().manual_seed(0))[: tokens // LONG]
+    asked = sorted((target.encode_chat(prompts[i].messages) for i in order), key=len)
     found: list[Answer] = []
-    for prompt in prompts:
-        if (left := tokens - sum(len(answer.tokens) for answer in found)) <= 0:
-            break
-        ids = target.encode_chat(prompt.messages)
+    for batch in batched(asked, ROWS):
+        width = len(batch[-1])
+        padding = [width - len(ids) for ids in batch]
         with torch.no_grad():
             # min_new_tokens would change the logits; without a stop token the answer simply goes on.
             out = theirs.generate(
-                torch.tensor([ids]),
-                attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-                max_new_tokens=min(200, left),
+                torch.tensor([[0] * pad + ids for pad, ids in zip(padding, batch, strict=True)]),
+                attention_mask=torch.tensor([[0] * pad + [1] * (width - pad) for pad in padding]),
+                max_new_tokens=LONG,
                 do_sample=False,
                 eos_token_id=-1,
                 pad_token_id=0,
             )
-        found.append(Answer(ids, out[0, len(ids) :].tolist()))
+        found += [Answer(ids, row[width:].tolist()) for ids, row in zip(batch, out, strict=True)]
+    assert sum(len(answer.tokens) for answer in found) == tokens
     return found
 
 
+def batched(items: list[list[int]], size: int) -> Iterator[list[list[int]]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
 def check_greedy(target: Target, expected: list[Answer], way: str) -> None:
-    """Compare every answer; near-ties are printed, anything else fails."""
+    """Compare every answer; near-ties are printed, anything else fails. Rows of a batch accept different numbers."""
     name, shape = WAYS[way]
     if name in TRAINED and not (data_directory() / "drafts" / f"{target.name}-{name}").is_dir():
         pytest.skip(f"no {name} draft comes with the project for {target.name}")
     drafter = load_drafter(name, target)
-    accepted = 0
-    for number, answer in enumerate(expected):
-        result = generate(
-            target,
-            answer.prompt,
-            drafter=drafter,
-            shape=shape,
-            max_new_tokens=len(answer.tokens),
-            stop_ids=frozenset(),
+    results: list[GenerationResult] = []
+    for prompts in batched([answer.prompt for answer in expected], ROWS):
+        results += generate_batch(
+            target, prompts, drafter=drafter, shape=shape, max_new_tokens=LONG, stop_ids=frozenset()
         )
-        accepted += result.accepted
+    for number, (answer, result) in enumerate(zip(expected, results, strict=True)):
         if list(result.tokens) == answer.tokens:
             continue
         at = next(i for i, (a, b) in enumerate(zip(result.tokens, answer.tokens, strict=True)) if a != b)
@@ -96,7 +101,7 @@ def check_greedy(target: Target, expected: list[Answer], way: str) -> None:
         gap = float(top.values[0] - top.values[1])
         print(f"{target.name}, {way}, answer {number}, token {at}: a near-tie, gap {gap:.1e}")
         assert gap < NEAR_TIE, f"answer {number} parts from the target's own at token {at}, where the gap is {gap}"
-    assert accepted > 0, "nothing was accepted: this proved plain decoding only"
+    assert sum(result.accepted for result in results) > 0, "nothing was accepted: this proved plain decoding only"
 
 
 @pytest.fixture(scope="module")
