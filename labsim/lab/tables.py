@@ -69,7 +69,7 @@ def _texts(column: Sequence[Any]) -> list[str]:
 
     def text(value: Any) -> str:
         if isinstance(value, float):
-            return f"{value:.{places}f}" if value and alike else f"{value:.4g}"
+            return f"{value:z.{places}f}" if value and alike else f"{value:z.4g}"  # z: no minus before 0.00
         return f"{value:{comma}}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
     return [text(value) for value in column]

@@ -53,6 +53,7 @@ class Answer:
 def answers(target: Target, tokens: int) -> list[Answer]:
     """Held-out prompts of all domains, with transformers' greedy answers, `tokens` tokens of answer in all."""
     theirs = AutoModelForCausalLM.from_pretrained(target.directory, dtype=torch.float32).eval()
+    theirs.generation_config.eos_token_id = None  # min_new_tokens would change the logits
     prompts = read_prompts(data_directory() / "prompts" / "held_out.jsonl")
     order = torch.randperm(len(prompts), generator=torch.Generator().manual_seed(0))[: tokens // LONG]
     asked = sorted((target.encode_chat(prompts[i].messages) for i in order), key=len)
@@ -61,13 +62,11 @@ def answers(target: Target, tokens: int) -> list[Answer]:
         width = len(batch[-1])
         padding = [width - len(ids) for ids in batch]
         with torch.no_grad():
-            # min_new_tokens would change the logits; without a stop token the answer simply goes on.
             out = theirs.generate(
                 torch.tensor([[0] * pad + ids for pad, ids in zip(padding, batch, strict=True)]),
                 attention_mask=torch.tensor([[0] * pad + [1] * (width - pad) for pad in padding]),
                 max_new_tokens=LONG,
                 do_sample=False,
-                eos_token_id=-1,
                 pad_token_id=0,
             )
         found += [Answer(ids, row[width:].tolist()) for ids, row in zip(batch, out, strict=True)]
