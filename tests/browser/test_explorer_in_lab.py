@@ -157,10 +157,10 @@ def move(slider) -> None:
     slider.press("ArrowLeft" if at_end else "ArrowRight")
 
 
-# Those that load a model or start ranks take half a minute and more until their explorers are there.
-QUICK = ["01_alpha_and_k", "02_concurrency_and_tails", "08_why_training_ooms", "09_lse_fusion", "15_rollout"]
-LONG = ["03_lossless", "04_trees", "05_eagle3", "06_training_time_test", "07_attention_drift", "10_ring_attention"]
-LONG += ["11_ulysses_and_usp", "12_usp_for_ttt"]
+# Those with torch take half a minute and more until their explorers are there.
+QUICK = ["01_alpha_and_k", "02_concurrency_and_tails", "15_rollout"]
+LONG = ["03_lossless", "04_trees", "05_eagle3", "06_training_time_test", "07_attention_drift", "08_why_training_ooms"]
+LONG += ["09_lse_fusion", "10_ring_attention", "11_ulysses_and_usp", "12_usp_for_ttt"]
 
 
 @pytest.mark.parametrize(
