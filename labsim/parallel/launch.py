@@ -9,6 +9,7 @@ limit, with an error that names it.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import math
 import multiprocessing
@@ -22,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -35,6 +37,7 @@ from .mesh import check_degrees
 
 Result = TypeVar("Result")
 LOCAL_TIMEOUT_SECONDS = 15.0
+PR_SET_PDEATHSIG = 1
 # The second is imported by the first optimizer and by some operations.
 PRELOADED = [__name__, "torch._dynamo"]
 
@@ -188,6 +191,13 @@ def one_rank(place: Place, end: Connection, work: Callable[..., Any], arguments:
 
 def end_with_caller() -> None:
     """End this process when the one that asked for it is gone, however that ended."""
+    if sys.platform == "linux":
+        # The helper is our parent: Linux kills us with it, even where we are stopped. It ends with the last holder of
+        # this pipe, which is to be the caller and not one of us.
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+        os.close(forkserver._forkserver._forkserver_alive_fd)
+        return
     caller = multiprocessing.parent_process().sentinel
 
     def watch() -> None:

@@ -104,19 +104,22 @@ def test_a_logical_rank_that_goes_wrong_is_named() -> None:
         logical.run(misbehave, "skips an operation", 1, ring=3)
 
 
-def test_ranks_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["hangs", "stops"])
+def test_ranks_end_with_the_process_that_started_them(how: str, tmp_path: Path) -> None:
     script = tmp_path / "caller.py"
     script.write_text(
         "from labsim.parallel import launch\n"
         "from tests.parallel.work import misbehave\n"
         "if __name__ == '__main__':\n"
-        "    launch.run(misbehave, 'hangs', 1, ring=2, timeout_seconds=600)\n"
+        f"    launch.run(misbehave, {how!r}, 1, ring=2, timeout_seconds=600)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     caller = psutil.Process(subprocess.Popen([sys.executable, str(script)], env=environment).pid)
     until = time.monotonic() + 60
     helpers = 2 if sys.platform == "linux" else 1  # multiprocessing's tracker, and the one that forks
-    while len(started := caller.children(recursive=True)) < helpers + 2:
+    while len(started := caller.children(recursive=True)) < helpers + 2 or (
+        how == "stops" and psutil.STATUS_STOPPED not in [one.status() for one in started]
+    ):
         assert time.monotonic() < until
         time.sleep(0.1)
     caller.kill()
