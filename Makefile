@@ -28,7 +28,7 @@ test:
 	@$(SETUP) --browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not full" --durations=40
 
 test-full:
 	@$(SETUP) --browser

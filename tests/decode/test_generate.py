@@ -104,7 +104,7 @@ def exact_distribution(model: LlamaForCausalLM, prompt: list[int]) -> dict[tuple
 
 
 def p_value(
-    target: Target, model: LlamaForCausalLM, make: object, shape: Shape, rows: int = 6000, new: int = LENGTH + 3
+    target: Target, model: LlamaForCausalLM, make: object, shape: Shape, rows: int = 3000, new: int = LENGTH + 3
 ) -> float:
     """Chi-square of the first LENGTH tokens of many sampled answers; 0 when an impossible one appears."""
     prompt = [1, 2, 3, 1, 2]
