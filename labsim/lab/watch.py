@@ -39,6 +39,7 @@ from .processes import RunProcesses, describe, listening, still_open
 SAMPLE_S = 0.2
 ORPHAN_GRACE_S = 2.0
 NEW_PEAK = 1.02  # times the highest RSS that PSS was asked at
+PSS_S = 2.0  # without a new peak of RSS; pages that ranks share count in RSS for each of them
 _TRACEBACK_LINES = 12
 _LOG_LINES = 15
 
@@ -75,6 +76,7 @@ class Watch:
         self.cells: list[CellTime] = []
         self.peak_memory_bytes = 0
         self._resident_bytes = 0
+        self._asked_at = 0.0
         self.cpu_s: float | None = None
         self.orphans: tuple[str, ...] = ()
         self._cell: dict[str, Any] | None = None
@@ -156,11 +158,12 @@ class Watch:
 
     def _sample(self, processes: RunProcesses) -> Failure | None:
         # For PSS the system walks over every page, during which the process waits: five times a second that takes a
-        # tenth of its time. So it is asked only when RSS says that there may be a new peak.
-        resident = processes.resident_bytes()
-        if resident <= min(NEW_PEAK * self._resident_bytes, self.memory_cap_bytes):
+        # tenth of its time. So it is asked at once only when RSS is higher than ever, else now and then.
+        resident, now = processes.resident_bytes(), time.monotonic()
+        higher = resident > min(NEW_PEAK * self._resident_bytes, self.memory_cap_bytes)
+        if not higher and (resident <= self.peak_memory_bytes or now < self._asked_at + PSS_S):
             return None
-        self._resident_bytes = max(self._resident_bytes, resident)
+        self._resident_bytes, self._asked_at = max(self._resident_bytes, resident), now
         used = processes.memory_bytes()
         self.peak_memory_bytes = max(self.peak_memory_bytes, used)
         if used <= self.memory_cap_bytes:
