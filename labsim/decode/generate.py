@@ -18,7 +18,7 @@ import torch
 
 from ..drafts.protocol import Draft, Drafter
 from ..drafts.shape import Chain, Shape
-from ..models.cache import KVCache
+from ..models.cache import KVCache, each_once
 from ..models.llama import LanguageModel
 from ..models.load import Target
 from ..models.sampling import GREEDY, Sampling, distribution
@@ -146,10 +146,8 @@ def prefill(
     Returns logits (B, V) after each row's last token, each row's hidden states (T, E) by layer, and the number of
     forwards.
     """
-    distinct = list(dict.fromkeys(map(tuple, prompts)))
+    distinct, of_row = each_once(prompts)
     if len(distinct) < len(prompts):
-        number = {prompt: row for row, prompt in enumerate(distinct)}
-        of_row = [number[tuple(prompt)] for prompt in prompts]
         once = model.new_cache(len(distinct), max(map(len, distinct)))
         logits_BV, hidden, forwards = prefill(model, once, distinct, hidden_layers)
         cache.copy_rows(once, of_row)

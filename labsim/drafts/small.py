@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from ..models.cache import KVCache
+from ..models.cache import KVCache, each_once
 from ..models.llama import LanguageModel
 from ..models.load import Target
 from ..models.sampling import Sampling
@@ -116,17 +116,15 @@ class SmallModelDrafter:
 
     def _run_shared(self, texts: Sequence[Sequence[int]]) -> None:
         """Where rows begin alike up to their last token, run each beginning once and copy it."""
-        beginnings = [tuple(text[:-1]) for text in texts]
-        distinct = list(dict.fromkeys(beginnings))
+        distinct, of_row = each_once([text[:-1] for text in texts])
         if len(distinct) == len(texts) or not all(distinct):
             return
-        once = self.model.new_cache(len(distinct), max(map(len, distinct)))
         width = max(map(len, distinct))
+        once = self.model.new_cache(len(distinct), width)
         tokens_BQ = torch.tensor([[*row, *[0] * (width - len(row))] for row in distinct])
         self.model.forward(tokens_BQ, once, logits="none")
         once.keep([range(len(row)) for row in distinct])
-        number = {row: index for index, row in enumerate(distinct)}
-        self.cache.copy_rows(once, [number[row] for row in beginnings])
+        self.cache.copy_rows(once, of_row)
 
     def _confirmed(self, row: int, text: Sequence[int]) -> list[int]:
         """Path of pending tokens that the text has confirmed. The last token is left to run: its logits are needed."""

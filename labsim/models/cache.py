@@ -19,6 +19,13 @@ from collections.abc import Sequence
 import torch
 
 
+def each_once(texts: Sequence[Sequence[int]]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """The different texts, and for each row which of them is its own: what rows share is run once (`copy_rows`)."""
+    number: dict[tuple[int, ...], int] = {}
+    of_row = [number.setdefault(tuple(text), len(number)) for text in texts]
+    return list(number), of_row
+
+
 class KVCache:
     """Preallocated keys and values of all layers.
 
