@@ -25,6 +25,7 @@ from ..parallel.layout import Block, Layout
 from ..parallel.mesh import Mesh
 
 NAMES = ("out", "lse", "dq", "dk", "dv")
+COUNTS = 5  # gloo's thread lets an operation's buffers go a moment late: the smallest of some counts is right
 WRONG_FROM = 1e-6  # an error above this share of the largest entry is no rounding in float64
 
 
@@ -100,9 +101,9 @@ def on_logical_ranks(layout: Layout, text: Text, ring: type[Ring] = Ring) -> lis
 
 
 def cases_on_a_rank(mesh: Mesh, layouts: Sequence[Layout], text: Text) -> list[dict[str, Any]]:
-    """Several layouts one after the other, and the first once more for its memory."""
+    """Several layouts one after the other, and the first again for its memory (see COUNTS)."""
     found = [on_a_rank(mesh, layout, text) for layout in layouts]
-    found[0]["peak"] = on_a_rank(mesh, layouts[0], text, count_memory=True)["peak"]
+    found[0]["peak"] = min(on_a_rank(mesh, layouts[0], text, count_memory=True)["peak"] for _ in range(COUNTS))
     return found
 
 
