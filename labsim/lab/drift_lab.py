@@ -23,7 +23,7 @@ from ..models.config import read_json
 from ..models.load import Target, load_target
 from ..models.smollm2 import TargetUnavailable
 from ..models.weights import tensor_names
-from ..train.evaluate import evaluate
+from ..train.evaluate import Row, evaluate
 from ..train.probes.rendering import Rendering, template_called
 from .ttt_arms import KIND_NAMES
 from .ttt_lab import open_draft
@@ -107,16 +107,34 @@ def loads_without_flags(target: Target, directory: Path, tokens: Sequence[int], 
         return worst
 
 
+@dataclass(frozen=True)
+class InService:
+    """One draft asked in one way: `row` is what `labsim eval` says of it."""
+
+    kind: str
+    prompt: str
+    row: Row
+
+    def said(self) -> dict[str, Any]:
+        """As a row of a table."""
+        row = self.row
+        sink = "first token" if row.sink_token is None else f"sink (token {row.sink_token})"
+        return {
+            "draft": KIND_NAMES[self.kind],
+            "prompt": self.prompt,
+            "tokens per step": row.acceptance_length,
+            "95 %": f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
+            "size of the state": span(row.hidden_norm),
+            sink: span(row.sink_mass),
+            "own branch": span(row.self_mass),
+            "entropy": span(row.entropy),
+        }
+
+
 def probed_in_service(
-    name: str,
-    kinds: Sequence[str],
-    renderings: Mapping[str, tuple[str, bool]],
-    *,
-    prompts: int,
-    k: int,
-    contexts=(None,),
-) -> list[dict[str, Any]]:
-    """Real decoding with probes, one row per draft, rendering and context: `labsim eval` in a table.
+    name: str, kinds: Sequence[str], renderings: Mapping[str, tuple[str, bool]], *, prompts: int, k: int
+) -> list[InService]:
+    """Real decoding with probes, once per draft and rendering.
 
     `renderings` maps a name to (template, with BoS). What is not there is said in a sentence and left out.
     """
@@ -125,7 +143,7 @@ def probed_in_service(
     except TargetUnavailable as error:
         print(f"{name} is not on this machine: {error}")
         return []
-    rows = []
+    found = []
     for kind in kinds:
         try:
             drafter = trained(shipped(kind, target), target)
@@ -134,25 +152,12 @@ def probed_in_service(
             continue
         for called, (template, bos) in renderings.items():
             rendering = Rendering(template=template_called(template, target), bos=bos)
-            for row in evaluate(
+            [row] = evaluate(
                 target, drafter, ["chat"], k=k, seeds=2, prompts_per_seed=prompts // 2, max_new_tokens=64,
-                rendering=rendering, contexts=contexts,
-            ):  # fmt: skip
-                rows.append(
-                    {
-                        "draft": KIND_NAMES[kind],
-                        "prompt": called if row.context is None else f"{called}, {row.context} tokens",
-                        "tokens per step": row.acceptance_length,
-                        "95 %": f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
-                        "size of the state": span(row.hidden_norm),
-                        f"sink (token {row.sink_token})" if row.sink_token is not None else "first token": span(
-                            row.sink_mass
-                        ),
-                        "own branch": span(row.self_mass),
-                        "entropy": span(row.entropy),
-                    }
-                )
-    return rows
+                rendering=rendering,
+            )  # fmt: skip
+            found.append(InService(kind, called, row))
+    return found
 
 
 def span(by_depth: Sequence[float] | None) -> str:

@@ -23,6 +23,7 @@ R, T, N, X, Y = Verdict.REPRODUCED, Verdict.TREND, Verdict.NOT, Verdict.REFUTED,
 _AL, _COUNT = "06.decoded_ratio_acceptance_length", "06.requests_decoded"
 
 # What would have to be measured for another verdict. Every rule stands here with each verdict that it can give.
+ENDS = ("", ".low", ".high")
 PLANTED: list[tuple[str, dict[str, Value], Verdict]] = [
     ("S1", {}, R),
     ("S1", {"01.largest_identity_error": 0.2}, T),
@@ -161,6 +162,37 @@ def test_a_larger_scale_stands_beside_where_all_its_metrics_are_there() -> None:
     by_claim = {one.claim.id: one for one in judge(CLAIMS, {"ci": MEASURED, "laptop": laptop})}
     assert by_claim["S2"].finding.verdict is R and by_claim["S2"].at_scale["laptop"].verdict is X
     assert by_claim["S1"].at_scale == {}
+
+
+REAL = {f"06.real_ratio_{kind}_acceptance_length{end}": 2.2 for kind in ("eagle3", "eagle3.1") for end in ENDS}
+REAL |= {"06.real_tokens_per_step_eagle3": 2.2, "06.real_tokens_per_step_mtp": 1.0}
+CLOCK = {f"06.real_ratio_eagle3_{name}_TPOT{end}": 0.41 for name in ("mean", "P95") for end in ENDS}
+
+
+@pytest.mark.parametrize(
+    ("claim", "metrics", "verdict"),
+    [
+        ("A1", REAL, R),
+        ("A1", REAL | {"06.real_ratio_eagle3_acceptance_length.low": 1.01}, T),
+        ("A1", REAL | {"06.real_ratio_eagle3_acceptance_length.low": 0.99}, N),
+        ("A2", CLOCK, R),
+        ("A2", CLOCK | {"06.real_ratio_eagle3_mean_TPOT.high": 1.1}, N),
+        ("A3", CLOCK, T),
+        ("A3", CLOCK | {"06.real_ratio_eagle3_P95_TPOT.high": 0.6}, R),
+    ],
+)
+def test_a_real_model_has_rules_of_its_own_at_its_scale(
+    claim: str, metrics: dict[str, Value], verdict: Verdict
+) -> None:
+    [judged] = judge({claim: CLAIMS[claim]}, {"ci": MEASURED, "laptop": metrics})
+    found = judged.at_scale["laptop"]
+    assert found.verdict is verdict and "SmolLM2" in found.here
+    assert judged.finding == finding(CLAIMS[claim], MEASURED)
+
+
+def test_without_their_metrics_the_common_rule_is_asked() -> None:
+    [judged] = judge({"A1": CLAIMS["A1"]}, {"ci": MEASURED, "laptop": MEASURED})
+    assert judged.at_scale["laptop"] == judged.finding
 
 
 def test_words_and_comparison_are_those_of_the_notebooks() -> None:

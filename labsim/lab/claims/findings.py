@@ -82,15 +82,21 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {}
+# (claim, scale): rules for what only that scale measures, such as a real model; they stand beside the claim's verdict.
+AT_SCALE: dict[tuple[str, str], Rule] = {}
 
 
-def rule(claim: str, basis: str, *uses: str, timed: bool = False) -> Callable[[Judge], Judge]:
-    """Register the judge of a claim and the metrics it uses, as `notebook.metric`."""
+def rule(claim: str, basis: str, *uses: str, timed: bool = False, scale: str = "") -> Callable[[Judge], Judge]:
+    """Register the judge of a claim and the metrics it uses, as `notebook.metric`; with `scale`, for that one alone."""
 
     def register(judge: Judge) -> Judge:
-        if claim in RULES:
+        if (claim, scale) in AT_SCALE or (claim in RULES and not scale):
             raise ValueError(f"claim {claim} has two rules")
-        RULES[claim] = Rule(claim, basis, uses, judge, timed)
+        made = Rule(claim, basis, uses, judge, timed)
+        if scale:
+            AT_SCALE[claim, scale] = made
+        else:
+            RULES[claim] = made
         return judge
 
     return register

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import drift, serving, training  # noqa: F401  they register the rules
-from .findings import RULES, Finding, Value, Values, Verdict
+from .findings import AT_SCALE, RULES, Finding, Value, Values, Verdict
 from .table import Claim
 
 # What no notebook measures so far, and what will.
@@ -43,6 +43,15 @@ def finding(claim: Claim, values: Mapping[str, Value]) -> Finding:
     return rule.judge(claim, Values(values, rule.uses))
 
 
+def beside(claim: Claim, values: Mapping[str, Value], scale: str) -> Finding:
+    """The finding of a larger scale: by a rule of its own, whose basis it names, where its metrics are all there."""
+    own = AT_SCALE.get((claim.id, scale))
+    if own is None or any(name not in values for name in own.uses):
+        return finding(claim, values)
+    found = own.judge(claim, Values(values, own.uses))
+    return replace(found, here=f"{found.here} ({own.basis})")
+
+
 def judge(claims: Mapping[str, Claim], by_scale: Mapping[str, Mapping[str, Value]]) -> list[Judged]:
     """All claims against the metrics of each scale, in the order of the claims.
 
@@ -54,8 +63,8 @@ def judge(claims: Mapping[str, Claim], by_scale: Mapping[str, Mapping[str, Value
     first, *others = by_scale
     judged = []
     for claim in claims.values():
-        beside = {scale: finding(claim, by_scale[scale]) for scale in others}
-        beside = {scale: found for scale, found in beside.items() if found.verdict is not Verdict.NOT_YET}
+        larger = {scale: beside(claim, by_scale[scale], scale) for scale in others}
+        larger = {scale: found for scale, found in larger.items() if found.verdict is not Verdict.NOT_YET}
         rule = RULES.get(claim.id)
         judged.append(
             Judged(
@@ -63,7 +72,7 @@ def judge(claims: Mapping[str, Claim], by_scale: Mapping[str, Mapping[str, Value
                 finding(claim, by_scale[first]),
                 rule.basis if rule else "",
                 rule.uses if rule else (),
-                beside,
+                larger,
             )
         )
     return judged

@@ -133,13 +133,15 @@ _LENGTHS = {
 }
 
 
-@rule(
-    "S6",
-    "drafts trained on the page, one target (nano), one seed",
+_GENERATIONS = (
     *with_interval(*_LENGTHS.values(), "05.shipped_small", "05.shipped_eagle3_1"),
     "04.alpha_chain_4",
     "04.alpha_dynamic_16",
 )
+
+
+@rule("S6", "drafts trained on the page, SmolLM2-135M, one seed", *_GENERATIONS, scale="laptop")
+@rule("S6", "drafts trained on the page, one target (nano), one seed", *_GENERATIONS)
 def generations(claim: Claim, v: Values) -> Finding:
     chain = [_LENGTHS[name] for name in ("small", "EAGLE-1", "EAGLE-3")]
     ordered = all(v[one] < v[other] for one, other in pairwise(chain))

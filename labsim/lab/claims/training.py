@@ -36,6 +36,21 @@ def agent_length(claim: Claim, v: Values) -> Finding:
     )
 
 
+_REAL = "SmolLM2-135M, drafts that come with the course, greedy decoding of agent requests"
+_REAL_PAIR = with_interval("06.real_ratio_eagle3.1_acceptance_length", "06.real_ratio_eagle3_acceptance_length")
+
+
+@rule("A1", _REAL, *_REAL_PAIR, *(f"06.real_tokens_per_step_{kind}" for kind in ("eagle3", "mtp")), scale="laptop")
+def real_length(claim: Claim, v: Values) -> Finding:
+    newer, older = _REAL_PAIR[0], _REAL_PAIR[3]
+    low, high = claim.figures
+    return Finding(
+        f"EAGLE-3.1 {v.spread(newer)} and EAGLE-3 {v.spread(older)} times MTP without TTT",
+        compared(v[older + ".low"], v[older + ".high"], (low, high)),
+        f"{v['06.real_tokens_per_step_eagle3']:.2f} tokens per step over {v['06.real_tokens_per_step_mtp']:.2f}",
+    )
+
+
 def _clock(claimed: tuple[float, float], name: str, v: Values) -> Finding:
     requests = v["06.requests_decoded"]
     if requests < _TOO_FEW:
@@ -60,6 +75,21 @@ def mean_tpot(claim: Claim, v: Values) -> Finding:
 def p95_tpot(claim: Claim, v: Values) -> Finding:
     least, most = claim.figures
     return _clock((1 - most / 100, 1 - least / 100), "06.decoded_ratio_P95_TPOT", v)
+
+
+@rule("A2", _REAL, *with_interval("06.real_ratio_eagle3_mean_TPOT"), timed=True, scale="laptop")
+def real_mean_tpot(claim: Claim, v: Values) -> Finding:
+    share, name = claim.figures[0] / 100, "06.real_ratio_eagle3_mean_TPOT"
+    verdict = compared(v[name + ".low"], v[name + ".high"], (share, share))
+    return Finding(f"{v.spread(name)} of MTP's", verdict, "wall clock of two cores")
+
+
+@rule("A3", _REAL, *with_interval("06.real_ratio_eagle3_P95_TPOT"), timed=True, scale="laptop")
+def real_p95_tpot(claim: Claim, v: Values) -> Finding:
+    least, most = claim.figures
+    name = "06.real_ratio_eagle3_P95_TPOT"
+    verdict = compared(v[name + ".low"], v[name + ".high"], (1 - most / 100, 1 - least / 100))
+    return Finding(f"{v.spread(name)} of MTP's", verdict, "wall clock of two cores, the slowest of few requests")
 
 
 @rule(
