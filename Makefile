@@ -35,11 +35,11 @@ test-full:
 	$(BIN)/python -m pytest
 
 notebooks: setup
-	$(BIN)/labsim run --solve --out build/notebooks notebooks/*.ipynb
+	$(BIN)/labsim run --solve --deadline 600 --out build/notebooks notebooks/*.ipynb
 
 # Every notebook is run, its metrics are recorded, and the claims page is written from them.
 claims: setup
-	$(BIN)/labsim run --solve --metrics data/metrics/ci notebooks/*.ipynb
+	$(BIN)/labsim run --solve --deadline 600 --metrics data/metrics/ci notebooks/*.ipynb
 	$(BIN)/labsim claims --out docs/claims.md
 
 # One bug per layer, planted in a copy: the suite must turn red for each. Some ten minutes.
