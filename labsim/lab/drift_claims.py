@@ -19,6 +19,7 @@ from .drift_arms import POST, PRE, TTT
 from .drift_causes import Value, accepted_in, beyond, brought_back, gain, growth, over, ratio
 from .drift_grid import DriftGrid
 from .drift_published import LENGTHS, SIZES
+from .drift_real import DEPTH, ProbedDraft, RealProbes
 from .situations import CORNERS
 from .ttt_arms import DEPTHS
 from .ttt_causes import Spread, claim_verdict
@@ -55,7 +56,7 @@ class Judged:
         }
 
 
-def size_grows(grid: DriftGrid) -> Judged:
+def size_grows(grid: DriftGrid, real: RealProbes) -> Judged:
     """E2, by the growth per depth within the trained depths; flat must hold for all of them."""
     depth = grid.probing.depth
     trained, post = over(grid, PRE, growth(TTT)), over(grid, POST, growth(depth))
@@ -71,12 +72,13 @@ def size_grows(grid: DriftGrid) -> Judged:
         f"{over(grid, PRE, growth(depth)).text}; EAGLE-3.1 {post.text}",
         verdict,
         f"nothing bounds a raw residual stream; a normed state has the size of the norm's weight; "
-        f"in the paper a state grows by {GROWTH[0]:.2f} to {GROWTH[1]:.2f} per depth",
+        f"in the paper a state grows by {GROWTH[0]:.2f} to {GROWTH[1]:.2f} per depth; beside "
+        f"{real.target}, depth {DEPTH} over depth 1: {real.each(lambda one: f'{one.growth().mean:.2f}')}",
     )
 
 
-def attention_drifts(grid: DriftGrid) -> Judged:
-    """E1."""
+def attention_drifts(grid: DriftGrid, real: RealProbes) -> Judged:
+    """E1. Where the grid's target has no sink, what a real target's drafts make of theirs stands beside the verdict."""
     depth = grid.probing.depth
     own = [over(grid, arm, lambda one: one.drift.self_mass[depth - 1]) for arm in (PRE, POST)]
     here = f"own branch at depth {depth}: EAGLE-3 {own[0].text}, EAGLE-3.1 {own[1].text}"
@@ -87,7 +89,9 @@ def attention_drifts(grid: DriftGrid) -> Judged:
         side = {"more": "more", "less": "less"}.get(apart.verdict, "neither more nor less")
         why = (
             f"{grid.target} has no sink to leave: its most watched early token has {largest:.3f} of the attention, "
-            f"where an even share is {grid.sink.even:.3f}; on its own branch EAGLE-3 has {side} than EAGLE-3.1"
+            f"where an even share is {grid.sink.even:.3f}; on its own branch EAGLE-3 has {side} than EAGLE-3.1; "
+            f"{real.target} gives its sink {max(real.sink.shares):.2f}, and its drafts, at depths 1 and {DEPTH}, "
+            f"{real.each(on_sink)}"
         )
         return Judged("E1", said, here, NOT, why)
 
@@ -98,6 +102,12 @@ def attention_drifts(grid: DriftGrid) -> Judged:
     here = f"sink at depth {depth} over depth 1: EAGLE-3 {pre.text}, EAGLE-3.1 {post.text}; {here}"
     verdict = REPRODUCED if pre.high < 0.5 and more.low > 0 else TREND if pre.high < 1 and more.low > 0 else NOT
     return Judged("E1", said, here, verdict, f"the target's sink is token {grid.sink.token}")
+
+
+def on_sink(one: ProbedDraft) -> str:
+    """A real draft's attention on the sink at its first and its last depth."""
+    first, *_, last = one.by_depth("sink_mass")
+    return f"{first.mean:.2f} and {last.mean:.2f}"
 
 
 def mean_accepted(names: Sequence[str], k: int) -> Value:
@@ -172,7 +182,10 @@ def same_path(identical: bool, difference: float) -> Judged:
     )
 
 
-def judge(grid: DriftGrid, identical: bool, difference: float) -> list[Judged]:
+def judge(grid: DriftGrid, real: RealProbes, identical: bool, difference: float) -> list[Judged]:
     """E1 to E6."""
-    probes = (attention_drifts, size_grows, long_context, other_templates, beyond_training)
-    return [*(probe(grid) for probe in probes), same_path(identical, difference)]
+    beyond_size = (long_context, other_templates, beyond_training)
+    return [
+        attention_drifts(grid, real), size_grows(grid, real), *(probe(grid) for probe in beyond_size),
+        same_path(identical, difference),
+    ]  # fmt: skip

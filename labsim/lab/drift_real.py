@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from ..train.ttt.data import Document
 from ..train.ttt.estimate import Estimate
 from .answered import Remembered, answered
 from .drift_grid import rounded
+from .ttt_arms import KIND_NAMES
 from .ttt_causes import Spread, over_seeds
 from .ttt_lab import open_draft
 
@@ -59,6 +60,10 @@ class ProbedDraft:
         """A field of `Drift` at each depth, over answers."""
         return [over_seeds(values) for values in zip(*(getattr(one, probe) for one in self.by_text), strict=True)]
 
+    def growth(self) -> Spread:
+        """Size of the state at the deepest depth over that at depth 1, over answers."""
+        return over_seeds([one.hidden_norm[-1] / one.hidden_norm[0] for one in self.by_text])
+
 
 @dataclass(frozen=True)
 class RealProbes:
@@ -70,6 +75,10 @@ class RealProbes:
     tokens: int
     sink: Sink
     drafts: tuple[ProbedDraft, ...]
+
+    def each(self, say: Callable[[ProbedDraft], str]) -> str:
+        """One saying per draft: `EAGLE-3 ..., EAGLE-3.1 ...`."""
+        return ", ".join(f"{KIND_NAMES[one.kind]} {say(one)}" for one in self.drafts)
 
 
 def probe_real(target: Target, texts: Sequence[Document], depth: int = DEPTH) -> RealProbes:

@@ -14,6 +14,7 @@ from labsim.lab import drift_causes as causes
 from labsim.lab import drift_claims as claims
 from labsim.lab.drift_arms import DRIFT_ARMS, FC_ONLY, LONG_ARMS, OUTPUT_ONLY, POST, PRE
 from labsim.lab.drift_grid import DriftGrid, ProbeBench, Probed, Probing, probe_grid, read_figures
+from labsim.lab.drift_real import open_real
 from labsim.lab.explorers.drift import COMPARED, probe_by_probe
 from labsim.lab.situations import CORNERS
 from labsim.lab.ttt_arms import Arm, Settings, recipe_of
@@ -30,6 +31,7 @@ TINY = Settings(
     {"chat": 4}, {"chat": 3}, max_new_tokens=24, longest=400, seq=448, steps=2, draft_vocab_size=100,
     intermediate_size=16,
 )  # fmt: skip
+REAL = open_real("smollm2")
 PROBING = Probing({"chat": 2}, {"chat": 1}, (900,), ("plain",), (0.5,), new_tokens=12, probed=2, depth=3, deep=4)
 
 
@@ -216,9 +218,12 @@ def test_verdicts(claim: str, post: dict[str, float], verdict: str) -> None:
     grid = synthetic(**{name: value for name, value in post.items() if name != "better"})
     if better:  # a factor everywhere: no gain of the situation's own
         grid = replace(grid, drafts=tuple(everywhere(one, better) if one.arm == POST else one for one in grid.drafts))
-    [found] = [one for one in claims.judge(grid, True, 0.0) if one.claim == claim]
+    [found] = [one for one in claims.judge(grid, REAL, True, 0.0) if one.claim == claim]
     assert found.verdict == verdict, found
     assert all(found.row().values())
+    if claim == "E2":
+        sizes = np.array([one.hidden_norm for one in REAL.drafts[0].by_text])
+        assert f"EAGLE-3 {(sizes[:, 7] / sizes[:, 0]).mean():.2f}, EAGLE-3.1" in found.why
 
 
 def everywhere(one: Probed, factor: float) -> Probed:
