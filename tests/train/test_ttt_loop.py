@@ -122,7 +122,8 @@ def test_held_out_texts_are_walked_once_behind_the_last_look(
         return original(draft, document, *arguments)
 
     monkeypatch.setattr(estimate, "guesses", counting)
-    report = run("nano", [str(data)], replace(RECIPE, steps=1), tmp_path)
+    report = run("nano", [str(data)], replace(RECIPE, steps=1, ttt=3), tmp_path)
+    assert len(report["per_depth_accuracy"]) == 3 > report["k"], "every trained depth has its accuracy"
     assert report["held_out"].keys() == {"all", "chat", "code"}
     assert len(walked) == report["held_out"]["all"]["documents"] > 1
     assert set(walked.values()) == {2}

@@ -181,7 +181,7 @@ def run(
     )  # fmt: skip
     best, _ = start_from(out, recipe, target)
     found = estimate_by_domain(
-        best, read.held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout
+        best, read.held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout, depths=recipe.ttt
     )
     lines = (out / CURVE).read_text().splitlines()[1:]
     if not lines:
