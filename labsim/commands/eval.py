@@ -112,7 +112,8 @@ def command(
         where = row.data if row.context is None else f"{row.data} at {row.context} tokens"
         click.echo(
             f"{where}: {row.acceptance_length:.2f} tokens per step ({row.interval[0]:.2f}-{row.interval[1]:.2f}), "
-            f"{row.tpot_mean_ms:.1f} ms per token (P95 {row.tpot_p95_ms:.1f}), {row.prompts} prompts"
+            f"{row.tpot_mean_ms:.1f} ms per token (P95 {row.tpot_p95_ms:.1f}), "
+            f"{row.answers} answers to {row.prompts} prompts"
         )
         click.echo("  depth        " + "".join(f"{depth:>8}" for depth in range(1, k + 1)))
         for name in ("survival", "conditional", "hidden_norm", "sink_mass", "recent_mass", "self_mass", "entropy"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import zip_longest
 from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -278,14 +279,20 @@ def best_rate(results: tuple[GenerationResult, ...]) -> float:
 
 def summary(reports: list[dict[str, object]]) -> dict[str, object]:
     """All prompts together: counts summed over steps, so that long answers weigh more, as an engine's counters do."""
-    steps = sum(sum(one["histogram"]) for one in reports)
+    histogram = [sum(counts) for counts in zip_longest(*(one["histogram"] for one in reports), fillvalue=0)]
+    steps = sum(histogram)
     accepted, drafted = (sum(one[key] for one in reports) for key in ("accepted", "drafted"))
+    seconds = sum(sum(one["seconds"].values()) - one["seconds"]["prefill"] for one in reports)
+    later = sum(len(one["tokens"]) - 1 for one in reports)  # the first token of each comes from its prefill
     document: dict[str, object] = {
         "prompts": len(reports),
         "acceptance_length": 1 + accepted / steps if steps else 1.0,
         "alpha": accepted / drafted if drafted else 0.0,
         "alpha_kind": "accepted/drafted",
+        "survival": [sum(histogram[depth:]) / steps for depth in range(1, len(histogram))] if steps else [],
+        "histogram": histogram,
         "target_forwards": sum(one["target_forwards"] for one in reports),
+        "tokens_per_second": later / seconds if later else nan,
         "tokens": sum(len(one["tokens"]) for one in reports),
         "results": reports,
     }

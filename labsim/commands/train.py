@@ -153,7 +153,8 @@ def command(
         return
     click.echo(
         f"{out}: {report['steps']} steps, loss {report['loss']:.3f}, held-out acceptance length "
-        f"{report['acceptance_length']:.2f} at K={report['k']} (best at step {report['best_step']})"
+        f"{report['acceptance_length']:.2f} at K={report['k']} (best at step {report['best_step']}); its "
+        f"{report['draft_vocabulary']} tokens cover {report['coverage']['held_out']:.1%} of the held-out answers"
     )
 
 

@@ -136,7 +136,8 @@ def probed_in_service(
 ) -> list[InService]:
     """Real decoding with probes, once per draft and rendering.
 
-    `renderings` maps a name to (template, with BoS). What is not there is said in a sentence and left out.
+    `renderings` maps a name to (template, with BoS). What is not there is said in a sentence and left out. ValueError
+    for a draft that is there and does not fit.
     """
     try:
         target = load_target(name)
@@ -146,10 +147,11 @@ def probed_in_service(
     found = []
     for kind in kinds:
         try:
-            drafter = trained(shipped(kind, target), target)
+            directory = shipped(kind, target)
         except ValueError:
             print(f"No {kind} draft comes with the course for {name} yet; its rows are left out.")
             continue
+        drafter = trained(directory, target)
         for called, (template, bos) in renderings.items():
             rendering = Rendering(template=template_called(template, target), bos=bos)
             [row] = evaluate(

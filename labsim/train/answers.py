@@ -12,17 +12,13 @@ Three measures keep the batch full:
   is left, leaves the batch.
 
 Sampling is reproducible whatever the batch looks like: each answer draws from its own generator, seeded by the run's
-seed, the prompt's id and the sample's number. A token is drawn as
-
-    argmax_i (logit_i / temperature + g_i),   g_i standard Gumbel noise
-
-which is a sample of the softmax (Gumbel-max; Maddison et al., arXiv 1411.0030). Cumulating probabilities and looking
-where a uniform falls would be one too, but each of the V borders moves with the rounding of all logits before it.
+seed, the prompt's id and the sample's number. Each token takes one number u, uniform in [0, 1), and is the one at which
+the cumulated probabilities of softmax(logits / temperature), summed in double precision, pass u.
 
 What can still differ: the logits themselves differ by some 1e-7 of their size with the number of rows in a forward,
-where the kernels are not exact (`labsim.models.linear`). An answer changes where the two best sums are closer than
-that, about as rarely as a greedy answer changes at a near-tie of logits; from there on it is another answer, drawn from
-the same distribution.
+where the kernels are not exact (`labsim.models.linear`). An answer changes where u falls that close to the border of
+two tokens, about as rarely as a greedy answer changes at a near-tie of logits; from there on it is another answer,
+drawn from the same distribution.
 """
 
 from __future__ import annotations

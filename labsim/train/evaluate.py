@@ -2,7 +2,7 @@
 
 A row is one data set at one context length. Each seed draws its own prompts; every prompt is decoded for real, with
 chains of k drafted tokens. The interval is a bootstrap over prompts, which are the independent things here: tokens of
-one answer are not.
+one answer are not, nor are two answers to a prompt that two seeds drew (greedy ones are the same answer twice).
 
 Shapes: P prompts.
 """
@@ -43,6 +43,7 @@ class Row:
 
     Attributes:
         context: asked-for tokens of a prompt; None for the prompts' own length, whose mean is `prompt_tokens`.
+        prompts: different prompts that were answered; `answers` counts one that several seeds drew each time.
         interval: 95 % bootstrap interval of the acceptance length, over prompts.
         conditional: share of the chains alive at a depth that survive it; 0 where none is.
         hidden_norm, sink_mass, self_mass, recent_mass, entropy: by depth, see `labsim.train.probes`; None for drafts
@@ -56,6 +57,7 @@ class Row:
     data: str
     context: int | None
     prompts: int
+    answers: int
     prompt_tokens: float
     answer_tokens: int
     acceptance_length: float
@@ -105,8 +107,10 @@ def evaluate(
     for name, prompts in sets.items():
         for context in contexts:
             results: list[GenerationResult] = []
+            asked: list[str] = []
             for seed in range(seeds):
-                for ids in chosen(target, prompts, context, seed, prompts_per_seed, max_new_tokens, rendering):
+                for one, ids in drawn(target, prompts, context, seed, prompts_per_seed, max_new_tokens, rendering):
+                    asked.append(one.id)
                     results.append(
                         generate(
                             target,
@@ -120,7 +124,7 @@ def evaluate(
                     )
                     done()
             probed, sink_token = probe(target, drafter, results, k)
-            rows.append(summarise(name, context, results, probed, k, sink_token))
+            rows.append(summarise(name, context, results, probed, k, sink_token, asked=asked))
     return rows
 
 
@@ -142,7 +146,12 @@ def prompts_of(name: str) -> list[Prompt]:
     raise ValueError(f"data {shown(name)} is neither one of {', '.join(DOMAINS)} nor a JSONL file of prompts")
 
 
-def chosen(
+def chosen(target: Target, prompts: Sequence[Prompt], *arguments: object) -> Iterator[list[int]]:
+    """The token ids of `drawn`."""
+    return (ids for _, ids in drawn(target, prompts, *arguments))
+
+
+def drawn(
     target: Target,
     prompts: Sequence[Prompt],
     context: int | None,
@@ -150,8 +159,8 @@ def chosen(
     count: int,
     max_new_tokens: int,
     rendering: Rendering = AS_TRAINED,
-) -> Iterator[list[int]]:
-    """Rendered prompts that this seed draws; with a context, each with background text up to so many tokens."""
+) -> Iterator[tuple[Prompt, list[int]]]:
+    """The prompts that this seed draws, rendered; with a context, each behind background text up to so many tokens."""
     room = target.model.config.max_positions - max_new_tokens
     if context is not None and context > room:
         raise ValueError(f"context {context}: {target.name} has room for {room} tokens before the answer")
@@ -161,7 +170,7 @@ def chosen(
         if context is not None:
             ids = lengthened(target, prompt, context, rng, rendering)
         if len(ids) <= room:
-            yield ids
+            yield prompt, ids
 
 
 def lengthened(
@@ -221,11 +230,19 @@ def summarise(
     probed: Sequence[Drift],
     k: int,
     sink_token: int | None = None,
+    *,
+    asked: Sequence[str] | None = None,
 ) -> Row:
-    """ValueError when no prompt was short enough to be decoded."""
+    """One row. `asked` says which prompt each result answers; None for a prompt each.
+
+    ValueError when no prompt was short enough to be decoded.
+    """
     if not results:
         raise ValueError(f"no prompt of {name} fits the target's context")
     runs = [[len(step.path) for step in result.steps] for result in results]
+    by_prompt: dict[object, list[int]] = {}
+    for prompt, run in zip(range(len(runs)) if asked is None else asked, runs, strict=True):
+        by_prompt.setdefault(prompt, []).extend(run)
     steps = sum(map(len, runs))
     survival = [sum(run > depth for row in runs for run in row) / steps if steps else 0.0 for depth in range(k)]
     before = [1.0, *survival[:-1]]
@@ -236,11 +253,12 @@ def summarise(
     return Row(
         data=name,
         context=context,
-        prompts=len(results),
+        prompts=len(by_prompt),
+        answers=len(results),
         prompt_tokens=fmean(len(result.prompt_tokens) for result in results),
         answer_tokens=sum(len(result.tokens) for result in results),
         acceptance_length=1 + sum(map(sum, runs)) / steps if steps else 1.0,
-        interval=bootstrap(runs),
+        interval=bootstrap(list(by_prompt.values())),
         conditional=[now / then if then else 0.0 for now, then in zip(survival, before, strict=True)],
         survival=survival,
         tpot_mean_ms=fmean(tpot) if tpot else 0.0,
@@ -252,7 +270,7 @@ def summarise(
 
 
 def bootstrap(runs: Sequence[Sequence[int]], confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of 1 + accepted / steps, drawing prompts with replacement; the same for the same runs."""
+    """Interval of 1 + accepted / steps, drawing prompts with replacement; the same for the same runs, a prompt each."""
     accepted_P = np.array([sum(row) for row in runs], float)
     steps_P = np.array([len(row) for row in runs], float)
     if not steps_P.sum():

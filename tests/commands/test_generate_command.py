@@ -84,6 +84,10 @@ def test_a_file_of_prompts_is_summed_over_steps(target: Path, tmp_path: Path) ->
     steps = sum(sum(one["histogram"]) for one in report["results"])
     accepted = sum(one["accepted"] for one in report["results"])
     assert report["acceptance_length"] == pytest.approx(1 + accepted / steps)
+    assert report["acceptance_length"] == pytest.approx(1 + sum(report["survival"]))
+    assert sum(report["histogram"]) == steps and len(report["survival"]) == len(report["histogram"]) - 1 > 0
+    rates = [one["tokens_per_second"] for one in report["results"]]
+    assert min(rates) <= report["tokens_per_second"] <= max(rates)
     text = tmp_path / "prompts.txt"
     text.write_text("xyxyxy\n\nabab\n")
     plain = document("--target", str(target), "--draft", "ngram", "--prompts", str(text), "--max-new-tokens", "30")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labsim.lab import shipped_drafts
+from labsim.lab import drift_lab, shipped_drafts
 from labsim.lab.shipped_drafts import _told, first_shipped, interval_said, served_rows
 from labsim.lab.tpot import FEWEST_TIMED, Request
 from labsim.models.paths import data_directory
@@ -42,6 +42,19 @@ def test_the_first_kind_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch, 
     assert one.name == "MTP, without TTT"
     assert first_shipped(NANO, "eagle3", "eagle3.1") is None
     assert "No eagle3 or eagle3.1 draft comes with the course for nano" in capsys.readouterr().out
+
+
+def test_a_damaged_draft_is_not_taken_for_a_missing_one(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def damaged(directory: Path, target: object) -> None:
+        raise ValueError(f"{directory.name} is damaged")
+
+    monkeypatch.setattr(drift_lab, "load_target", lambda _: NANO)
+    monkeypatch.setattr(drift_lab, "trained", damaged)
+    asked = {"renderings": {"own": ("own", True)}, "prompts": 2, "k": 1}
+    assert drift_lab.probed_in_service("nano", ["eagle4"], **asked) == []
+    assert "No eagle4 draft comes with the course for nano" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"nano-eagle3\.1 is damaged"):
+        drift_lab.probed_in_service("nano", ["eagle3.1"], **asked)
 
 
 def test_a_small_drafts_passes_count_as_tokens_read() -> None:

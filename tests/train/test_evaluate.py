@@ -21,6 +21,7 @@ def test_rows_and_their_identities(nano: Target) -> None:
     rows = evaluate(nano, small, ["chat", "agent"], k=3, seeds=2, prompts_per_seed=2, max_new_tokens=24)
     assert [row.data for row in rows] == ["chat", "agent"]
     for row in rows:
+        assert row.answers == 4 >= row.prompts
         assert row.acceptance_length == pytest.approx(1 + sum(row.survival))
         assert row.interval[0] <= row.acceptance_length <= row.interval[1]
         product = 1.0
@@ -70,6 +71,19 @@ def test_the_interval_is_over_prompts() -> None:
     assert low == pytest.approx(1.0, abs=0.8)
     assert high == pytest.approx(4.0, abs=0.8)
     assert bootstrap([[1, 2]] * 9) == pytest.approx((2.5, 2.5))
+
+
+def test_a_prompt_drawn_twice_is_one_prompt() -> None:
+    """The same answers again are no further evidence: figures and interval stay what they are."""
+    once = [fake([2, 0, 1], 7, 0.6), fake([2], 4, 0.9), fake([0, 0], 3, 0.5)]
+    row = summarise("chat", None, once, [], k=2, asked=["a", "b", "c"])
+    again = summarise("chat", None, once * 3, [], k=2, asked=["a", "b", "c"] * 3)
+    assert (row.prompts, row.answers, again.prompts, again.answers) == (3, 3, 3, 9)
+    assert again.acceptance_length == pytest.approx(row.acceptance_length)
+    assert again.interval == pytest.approx(row.interval)
+    assert summarise("chat", None, once, [], k=2).interval == row.interval
+    narrow = summarise("chat", None, once * 3, [], k=2).interval
+    assert narrow[1] - narrow[0] < row.interval[1] - row.interval[0], "as nine prompts it would be narrower"
 
 
 def test_unknown_data_is_named() -> None:

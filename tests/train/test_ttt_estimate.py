@@ -105,6 +105,9 @@ def test_all_is_the_sum_of_the_domains(nano: Target, answered: list[Document]) -
     alone = {"all": mixed, "chat": [mixed[0], *mixed[2:]], "code": [mixed[1]]}
     assert found == {domain: estimate(draft, some, *given) for domain, some in alone.items()}
     assert list(found) == ["all", "chat", "code"] and found["all"].steps > found["chat"].steps > 0
+    deeper = estimate(draft, mixed, *given, depths=5)
+    assert len(deeper.marginal) == 5 and deeper.marginal[:3] == found["all"].marginal
+    assert (deeper.steps, deeper.survival) == (found["all"].steps, found["all"].survival)
 
 
 def test_walks_by_hand() -> None:

@@ -21,10 +21,12 @@ import torch
 from safetensors.torch import load_file
 
 from labsim.commands.options import keep_the_draft
+from labsim.drafts.vocabulary import DraftVocabulary
 from labsim.models.load import Target, load_target
 from labsim.models.paths import data_directory
 from labsim.train.answer_store import Answer, AnswerSettings, AnswerStore
 from labsim.train.ttt import estimate
+from labsim.train.ttt.build import covered
 from labsim.train.ttt.checkpoint import NAME
 from labsim.train.ttt.data import Document
 from labsim.train.ttt.loop import Report, train
@@ -92,10 +94,21 @@ def test_the_report_has_the_contract_and_the_draft_is_usable(
         assert key in report
     assert report["peak_memory_bytes"] > 4 * report["parameters"], "gradients alone take four bytes a parameter"
     assert report["steps"] == 10
+    assert report["draft_vocabulary"] == 64 and report["coverage"] == {"training": 1.0, "held_out": 1.0}
     assert len((out / "loss.csv").read_text().splitlines()) == 11
     assert [line.split(",")[0] for line in (out / "held_out.csv").read_text().splitlines()[1:]] == ["4", "8", "10"]
     assert json.loads((out / "recipe.json").read_text())["recipe"]["seed"] == 5
     assert load_drafter(str(out), nano).name
+
+
+def test_coverage_counts_the_answers_tokens_and_not_the_prompts() -> None:
+    """Of the answers 5 6 and 6 7 8 the words 5 and 6 are three of five."""
+    documents = [
+        Document(("a", 0), "chat", (9, 9, 5, 6), 2, True),
+        Document(("b", 0), "code", (5, 6, 7, 8), 1, True),
+    ]
+    assert covered(documents, DraftVocabulary.of([5, 6], 10)) == 3 / 5
+    assert covered(documents, DraftVocabulary.whole(10)) == 1.0
 
 
 def test_held_out_texts_are_walked_once_behind_the_last_look(
@@ -109,7 +122,8 @@ def test_held_out_texts_are_walked_once_behind_the_last_look(
         return original(draft, document, *arguments)
 
     monkeypatch.setattr(estimate, "guesses", counting)
-    report = run("nano", [str(data)], replace(RECIPE, steps=1), tmp_path)
+    report = run("nano", [str(data)], replace(RECIPE, steps=1, ttt=3), tmp_path)
+    assert len(report["per_depth_accuracy"]) == 3 > report["k"], "every trained depth has its accuracy"
     assert report["held_out"].keys() == {"all", "chat", "code"}
     assert len(walked) == report["held_out"]["all"]["documents"] > 1
     assert set(walked.values()) == {2}

@@ -13,7 +13,7 @@ from ...drafts.eagle_config import EagleConfig
 from ...drafts.heads import HeadsConfig, ParallelHeads
 from ...drafts.mtp import MTPConfig, MTPDraft
 from ...drafts.rotary import rope_settings
-from ...drafts.vocabulary import DraftVocabulary, count_tokens, most_frequent
+from ...drafts.vocabulary import DraftVocabulary, count_tokens, coverage, most_frequent
 from ...models.config import read_json
 from ...models.load import Target
 from .data import Document
@@ -59,6 +59,12 @@ def answer_vocabulary(documents: Sequence[Document], recipe: TTTRecipe, vocab_si
     """The most frequent answer tokens."""
     counts_V = count_tokens((document.tokens[document.answer_start :] for document in documents), vocab_size)
     return most_frequent(counts_V, min(recipe.draft_vocab_size, vocab_size))
+
+
+def covered(documents: Sequence[Document], vocabulary: DraftVocabulary) -> float:
+    """Share of the documents' answer tokens that a draft with this vocabulary can say."""
+    answers = (document.tokens[document.answer_start :] for document in documents)
+    return coverage(count_tokens(answers, len(vocabulary.draft_id_V)), vocabulary)
 
 
 def start_from(directory: Path, recipe: TTTRecipe, target: Target) -> tuple[TrainedDraft, DraftVocabulary]:

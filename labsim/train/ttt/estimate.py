@@ -43,7 +43,7 @@ class Estimate:
         steps: verify steps; `accepted` drafted tokens were accepted in them.
         survival: share of the steps that accepted at least 1, 2, ... k drafted tokens.
         marginal: share of right guesses at each depth, over all places, broken chains included; survival counts only
-            the places where serving starts a chain, so the two differ at depth 1 already.
+            the places where serving starts a chain, so the two differ at depth 1 already. It may reach deeper than k.
     """
 
     documents: int
@@ -81,8 +81,11 @@ def estimate_by_domain(
     layout: Kind = "zigzag",
     *,
     shared_from: int = SHARED_FROM,
+    depths: int = 0,
 ) -> dict[str, Estimate]:
     """Acceptance of greedy chains on greedy documents: of "all", and of each domain. ValueError for a sampled document.
+
+    `depths` is how deep `marginal` looks, where that is more than k: a draft may be trained deeper than it is judged.
 
     Each document is walked once: the counts of all are the sum of the domains'.
 
@@ -96,21 +99,22 @@ def estimate_by_domain(
     # However a draft was trained, its own branch is what a cache serves.
     recipe = replace(recipe, bf16=recipe.bf16 and device.type == "cuda", mtp_branch="own")
     domains = {domain: row for row, domain in enumerate(dict.fromkeys(one.domain for one in documents))}
+    depths = max(k, depths)
     # Steps and accepted tokens; chains that reached, right guesses and guesses at each depth.
-    counts = torch.zeros(len(domains), 2 + 3 * k, dtype=torch.long)
+    counts = torch.zeros(len(domains), 2 + k + 2 * depths, dtype=torch.long)
     mesh = mesh or Mesh.alone()
     short = [one for one in documents if mesh.size == 1 or len(one.tokens) < shared_from]
     mine = [(one, None) for one in short[mesh.world.rank :: mesh.size]]
     for one in documents:
         if mesh.size > 1 and len(one.tokens) >= shared_from:
-            mine.append((one, Part.of(PackedRow.of([one]), mesh, depth(draft, k), layout)))
+            mine.append((one, Part.of(PackedRow.of([one]), mesh, depth(draft, depths), layout)))
     for document, part in mine:
-        correct = guesses(draft, document, source, head, vocabulary, recipe, depth(draft, k), part)
+        correct = guesses(draft, document, source, head, vocabulary, recipe, depth(draft, depths), part)
         if part is not None and mesh.world.rank:
             continue  # the first one counts
         runs = chain_runs(correct, document.answer_tokens, k, document.stopped)
         reached = [sum(run > level for run in runs) for level in range(k)]
-        beyond = [0] * (k - len(correct))
+        beyond = [0] * (depths - len(correct))
         right, asked = [sum(hits) for hits in correct], [len(hits) for hits in correct]
         counts[domains[document.domain]] += torch.tensor(
             [len(runs), sum(runs), *reached, *right, *beyond, *asked, *beyond]
@@ -124,7 +128,7 @@ def estimate_by_domain(
 def counted(documents: int, counts: Sequence[int], k: int) -> Estimate:
     """The estimate of one row of counts."""
     steps, accepted, *rest = counts
-    reached, right, asked = rest[:k], rest[k : 2 * k], rest[2 * k :]
+    reached, right, asked = rest[:k], rest[k : (k + len(rest)) // 2], rest[(k + len(rest)) // 2 :]
     survival = tuple(count / steps if steps else 0.0 for count in reached)
     marginal = tuple(hits / count if count else 0.0 for hits, count in zip(right, asked, strict=True))
     return Estimate(documents, steps, accepted, survival, marginal)

@@ -27,7 +27,7 @@ from ...parallel.mesh import Mesh
 from ..answer_store import read_answers, read_settings
 from ..places import check_apart, check_distinct
 from ..small_data import split
-from .build import build, start_from
+from .build import build, covered, start_from
 from .checkpoint import NAME
 from .data import Document, PackedRow, documents, pack
 from .estimate import estimate_by_domain
@@ -181,7 +181,7 @@ def run(
     )  # fmt: skip
     best, _ = start_from(out, recipe, target)
     found = estimate_by_domain(
-        best, read.held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout
+        best, read.held_out, source, target.model.head, vocabulary, recipe, recipe.k, mesh, layout, depths=recipe.ttt
     )
     lines = (out / CURVE).read_text().splitlines()[1:]
     if not lines:
@@ -213,6 +213,8 @@ def run(
         "peak_memory_bytes": peak,
         "parameters": sum(parameter.numel() for parameter in draft.parameters()),
         "draft_vocabulary": len(vocabulary),
+        # A token outside is never drafted: the second of these is the most that any depth can accept.
+        "coverage": {"training": covered(read.training, vocabulary), "held_out": covered(read.held_out, vocabulary)},
         "ranks": {"ring": mesh.ring.size, "ulysses": mesh.ulysses.size, "layout": layout} if mesh.size > 1 else None,
         "out": str(out),
     }
