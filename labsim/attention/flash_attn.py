@@ -51,9 +51,15 @@ def interface() -> Any:
     return flash_attn_interface
 
 
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """Heads padded with zeros, which add nothing to a score, to a multiple of 8; torch's CUDA kernel wants it too."""
+    missing = -x.shape[-1] % WIDTH
+    return pad(x, (0, missing)) if missing else x  # `pad` would copy
+
+
 def to_theirs(x_BHSD: torch.Tensor) -> torch.Tensor:
     """(B, S, H, D') with D' a multiple of 8, contiguous."""
-    return pad(x_BHSD, (0, -x_BHSD.shape[-1] % WIDTH)).transpose(1, 2).contiguous()
+    return widened(x_BHSD).transpose(1, 2).contiguous()
 
 
 def to_ours(x_BSHD: torch.Tensor, size: int) -> torch.Tensor:

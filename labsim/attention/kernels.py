@@ -20,6 +20,7 @@ from typing import Literal
 import torch
 
 from . import flash_attn, flash_attn_4
+from .flash_attn import widened
 
 Kernel = Literal["auto", "reference", "cpu_flash", "cuda_flash", "flash_attn", "flash_attn_4"]
 KERNELS = ("auto", "reference", "cpu_flash", "cuda_flash", "flash_attn", "flash_attn_4")
@@ -66,8 +67,10 @@ def forward(
         out, lse = THEIRS[name].flash_forward(q_BHSD, k_BKTD, v_BKTD, causal, scale)
     elif name == "cuda_flash":
         groups = q_BHSD.shape[1] // k_BKTD.shape[1]
-        k, v = (x.repeat_interleave(groups, dim=1) for x in (k_BKTD, v_BKTD))
-        out, lse = aten._scaled_dot_product_flash_attention(q_BHSD, k, v, 0.0, causal, False, scale=scale)[:2]
+        q, k, v = (widened(x) for x in (q_BHSD, k_BKTD, v_BKTD))
+        k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+        out, lse = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)[:2]
+        out = out[..., : q_BHSD.shape[-1]]
     else:
         return reference_forward(q_BHSD, k_BKTD, v_BKTD, causal, scale)
     return out, lse.contiguous()
@@ -113,7 +116,8 @@ def cuda_flash_backward(
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Torch's CUDA flash backward; key heads are repeated for it, and their gradients summed again."""
-    heads, groups = k.shape[1], q.shape[1] // k.shape[1]
+    size, heads, groups = q.shape[-1], k.shape[1], q.shape[1] // k.shape[1]
+    dout, q, k, v, out = (widened(x) for x in (dout, q, k, v, out))
     wide_k, wide_v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
     no_dropout = torch.zeros(2, dtype=torch.uint64, device=q.device)
     dq, dk, dv = aten._scaled_dot_product_flash_attention_backward(
@@ -121,7 +125,7 @@ def cuda_flash_backward(
         no_dropout, no_dropout, scale=scale,
     )  # fmt: skip
     dk, dv = (x.unflatten(1, (heads, groups)).float().sum(2).to(k.dtype) for x in (dk, dv))
-    return dq, dk, dv
+    return dq[..., :size], dk[..., :size], dv[..., :size]
 
 
 def reference_scores(q: torch.Tensor, k: torch.Tensor, causal: bool, scale: float) -> torch.Tensor:

@@ -33,9 +33,15 @@ def joined(
     NCCL on GPUs, one per local rank; gloo with `device="cpu"`, or where there is no GPU.
 
     Raises:
-        ValueError: degrees that do not multiply to the number of ranks, or more ranks here than GPUs.
+        ValueError: degrees that do not multiply to the number of ranks, more than one of them without torchrun, or
+            more ranks here than GPUs.
     """
     world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    if "WORLD_SIZE" not in os.environ and ring * ulysses > 1:
+        raise ValueError(
+            f"ring {ring} x ulysses {ulysses} makes {ring * ulysses} ranks, and this process was started alone: "
+            f"right is torchrun --nproc-per-node {ring * ulysses} -m labsim.train ..."
+        )
     check_degrees(world, ring, ulysses)
     if world == 1:
         yield Mesh.alone()

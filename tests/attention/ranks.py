@@ -11,14 +11,17 @@ from labsim.parallel.mesh import Mesh
 
 def ttt_on_a_rank(
     mesh: Mesh, layout: Layout, given: list[torch.Tensor], dout: torch.Tensor, kernel: str
-) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """(this rank's output, gradients of its part of every input); given whole are q, k, v and the branch's pairs."""
+) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
+    """(this rank's output, gradients of its part of every input, log-sum-exp where it attended).
+
+    Given whole are q, k, v and the branch's pairs.
+    """
     place = mesh.ring.rank, mesh.ulysses.rank
     mine = [layout.cut(x, 2, *place).requires_grad_() for x in given]
     usp = USP(mesh, layout, kernel)
-    out = usp(*entered(usp, mine))
+    out, lse = usp.with_lse(*entered(usp, mine))
     out.backward(layout.cut(dout, 2, *place))
-    return out.detach(), [x.grad for x in mine]
+    return out.detach(), [x.grad for x in mine], lse
 
 
 def entered(usp: USP, mine: list[torch.Tensor]) -> list:

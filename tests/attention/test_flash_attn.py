@@ -1,7 +1,7 @@
-"""The adapters to flash-attn 2 and 4 on a CPU: stand-ins with the packages' signatures and layouts, computed by the
-definition.
+"""The adapters to flash-attn 2 and 4 and to torch's CUDA operator on a CPU: stand-ins with their signatures and
+layouts, computed by the definition.
 
-The package itself is compared on a GPU (`tests/gpu`). Here the layouts, the padding and the arguments are.
+The kernels themselves are compared on a GPU (`tests/gpu`). Here the layouts, the padding and the arguments are.
 """
 
 from __future__ import annotations
@@ -52,15 +52,34 @@ def backward_4(q, k, v, out, dout, lse, softmax_scale=None, causal=False):
     return tuple(grads)
 
 
+def forward_cuda(q, k, v, dropout_p, is_causal, return_debug_mask, *, scale):
+    assert q.shape[-1] % 8 == 0 and q.shape[1] == k.shape[1] == v.shape[1], "what torch's operator asks for"
+    return *kernels.reference_forward(q, k, v, is_causal, scale), None, None
+
+
+def backward_cuda(dout, q, k, v, out, lse, cum_q, cum_k, max_q, max_k, dropout_p, is_causal, seed, offset, *, scale):
+    assert all(x.shape[-1] % 8 == 0 and x.shape[1] == q.shape[1] for x in (dout, q, k, v, out))
+    return kernels.reference_backward(dout, q, k, v, out, lse, is_causal, scale)
+
+
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace(_flash_attn_forward=forward, _flash_attn_backward=backward)
     monkeypatch.setattr(flash_attn, "interface", lambda: module)
     module_4 = SimpleNamespace(_flash_attn_fwd=forward_4, _flash_attn_bwd=backward_4)
     monkeypatch.setattr(flash_attn_4, "interface", lambda: module_4)
+    operators = SimpleNamespace(
+        _scaled_dot_product_flash_attention=forward_cuda,
+        _scaled_dot_product_flash_attention_backward=backward_cuda,
+        _scaled_dot_product_flash_attention_for_cpu=kernels.aten._scaled_dot_product_flash_attention_for_cpu,
+        _scaled_dot_product_flash_attention_for_cpu_backward=(
+            kernels.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        ),
+    )
+    monkeypatch.setattr(kernels, "aten", operators)
 
 
-@pytest.mark.parametrize("name", kernels.THEIRS)
+@pytest.mark.parametrize("name", [*kernels.THEIRS, "cuda_flash"])
 @pytest.mark.parametrize("size", [16, 17, 24])
 @pytest.mark.parametrize("causal", [True, False])
 def test_layout_padding_and_groups(stand_in: None, name: str, size: int, causal: bool) -> None:

@@ -7,6 +7,9 @@ import json
 import pytest
 
 from labsim.cli import main
+from labsim.commands.usp import command
+from labsim.parallel import launch
+from labsim.parallel.board import BEAT_SECONDS, SILENT_SECONDS
 from tests.mutants.sequence_parallel import MUTANTS, planted
 
 
@@ -21,7 +24,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, di
 @pytest.mark.parametrize("place", [[], ["--threads"]], ids=["processes", "threads"])
 def test_the_contract(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--world", 4, "--ring", 2, "--ulysses", 2, "--layout", "zigzag", "--seq", 61, "--heads", 8]
-    arguments += ["--kv-heads", 2, "--head-dim", 16, "--ttt-steps", 3, "--dtype", "float64", "--check", *place]
+    arguments += ["--kv-heads", 2, "--head-dim", 16, "--ttt-steps", 3, "--dtype", "float64", "--check"]
+    arguments += ["--timeout", 120, *place]
     status, report = run(capsys, *arguments)
     assert status == 0 and report["passed"] is True
     assert set(report["max_abs_error"]) == {"out", "lse", "dq", "dk", "dv", "branch"}
@@ -56,6 +60,13 @@ def test_a_wrong_result_is_not_passed(name: str, capsys: pytest.CaptureFixture[s
 def test_one_token_has_no_gradient_for_its_query_and_passes(capsys: pytest.CaptureFixture[str]) -> None:
     status, report = run(capsys, "--seq", 1, "--ttt-steps", 1, "--head-dim", 8, "--check", "--threads")
     assert status == 0 and max(report["max_abs_error"].values()) < 1e-12
+
+
+def test_a_lost_rank_is_named_within_half_a_minute() -> None:
+    """What a waiting rank needs at the default: the limit, then a last look at the heart of the one that is late."""
+    [option] = [one for one in command.params if one.name == "timeout"]
+    for limit in (option.default, launch.LOCAL_TIMEOUT_SECONDS):
+        assert max(limit + 3 * BEAT_SECONDS, SILENT_SECONDS) < 30
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ NAMES = ["cuda_flash", "reference", *kernels.THEIRS]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("size", [20, 64, 128])
 def test_kernel_forward_and_backward(name: str, causal: bool, size: int) -> None:
     if name in kernels.THEIRS and not kernels.THEIRS[name].installed():
         pytest.skip(f"{name} is not installed")

@@ -35,6 +35,12 @@ def test_more_ranks_than_gpus(second_of_two: list[tuple[object, ...]]) -> None:
     assert second_of_two == []
 
 
+def test_several_ranks_without_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(ValueError, match=r"makes 4 ranks.*torchrun --nproc-per-node 4 -m labsim\.train"), joined(2, 2):
+        pass
+
+
 def test_on_request_gloo_beside_a_gpu(second_of_two: list[tuple[object, ...]]) -> None:
     with joined(2, 1, device="cpu"):
         pass

@@ -52,7 +52,8 @@ def test_processes_compute_what_logical_ranks_do_and_what_dense_attention_does(
         for part, twin in zip(parts, twins, strict=True):
             assert torch.equal(part[0], twin[0])
             assert all(torch.equal(a, b) for a, b in zip(part[1], twin[1], strict=True))
-            assert part[2] == twin[2], "bytes sent"
+            assert torch.equal(part[2], twin[2]), "log-sum-exp"
+            assert part[3] == twin[3], "bytes sent"
 
 
 def test_the_four_operations_are_the_same_for_both_kinds_of_ranks() -> None:
@@ -81,7 +82,7 @@ def test_a_rank_that_goes_wrong_is_named_by_all_others_and_nothing_is_left(how: 
     with pytest.raises(RanksFailed) as caught:
         launch.run(misbehave, how, 1, ring=3, timeout_seconds=3.0)
     assert listening(psutil.Process()) == ports, "the store's port, while the caller still holds the error"
-    assert time.monotonic() - begin < 40
+    assert time.monotonic() - begin < 30
     said = {one.rank: str(one.error) for one in caught.value.failures}
     for rank in (0, 2):
         assert said[rank].startswith("the hop of (3,) float32: "), said[rank]

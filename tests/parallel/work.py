@@ -15,7 +15,7 @@ from tests.attention.ranks import ttt_on_a_rank
 
 
 def every_layout(mesh: Mesh, cases: list[tuple[Layout, int]], given: dict, dout: torch.Tensor) -> list:
-    """[(output, gradients, bytes sent)] of each case, in one set of processes."""
+    """[(output, gradients, log-sum-exp, bytes sent)] of each case, in one set of processes."""
     found = []
     for layout, steps in cases:
         own = reshaped(mesh, layout.ring, layout.ulysses)

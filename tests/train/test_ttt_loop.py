@@ -157,6 +157,30 @@ def test_a_killed_training_resumes_to_the_same_bits(
     assert resumed["best_step"] == whole[1]["best_step"] or threads > 1
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there tests/gpu does it over NCCL")
+def test_two_processes_of_torchrun_train_the_draft_of_one(
+    whole: tuple[Path, dict[str, object]], data: Path, tmp_path: Path
+) -> None:
+    """The command as the README has it."""
+    names = ("draft", "ttt", "steps", "seq", "draft_vocab_size", "evaluate_every", "k", "seed", "learning_rate")
+    settings = [text for name in names for text in ("--" + name.replace("_", "-"), str(getattr(RECIPE, name)))]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "labsim.train", "--ring", "2", "--ulysses", "1", "--target", "nano", "--data", str(data)]
+    command += [*settings, "--out", str(tmp_path), "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=500
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout)
+    assert report["ranks"] == {"ring": 2, "ulysses": 1, "layout": "zigzag"}
+    mine, theirs = (
+        [float(line.split(",")[2]) for line in (out / "loss.csv").read_text().splitlines()[1:]]
+        for out in (tmp_path, whole[0])
+    )
+    assert mine == pytest.approx(theirs, rel=2e-3)  # products in bf16, sums in another order
+    assert report["acceptance_length"] == pytest.approx(whole[1]["acceptance_length"], abs=0.1)
+
+
 def test_another_training_in_the_same_place_is_refused(whole: tuple[Path, dict[str, object]], data: Path) -> None:
     with pytest.raises(ValueError, match=r"another recipe: learning_rate \([\d.]+, not 0.001\); give .*--fresh"):
         run("nano", [str(data)], replace(RECIPE, learning_rate=1e-3), whole[0])

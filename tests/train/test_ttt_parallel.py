@@ -35,6 +35,7 @@ def same(found: dict, whole: dict, tolerance: float) -> None:
     ("ring", "ulysses", "kind", "dtype"),
     [
         (2, 1, "zigzag", DOUBLE),
+        (2, 1, "zigzag", SINGLE),
         (1, 2, "zigzag", DOUBLE),
         (2, 2, "zigzag", DOUBLE),
         (2, 2, "zigzag", SINGLE),
