@@ -57,13 +57,17 @@ def read_notebook(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a notebook: {error}") from error
     if not isinstance(notebook, dict) or notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{path} is not a notebook of format 4")
-    for cell in notebook["cells"]:
-        if isinstance(cell["source"], list):
+    for number, cell in enumerate(notebook["cells"], start=1):
+        try:
             cell["source"] = "".join(cell["source"])
+            if not (isinstance(cell["metadata"], dict) and isinstance(cell["cell_type"], str)):
+                raise TypeError("its metadata or its type is of another kind")
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a notebook of format 4: cell {number} ({error!r})") from error
     return notebook
 
 
