@@ -52,13 +52,13 @@ class RankFailure:
 
 
 class RanksFailed(RuntimeError):
-    """Some ranks ended with an error. `failures` holds each one's; the message leads with the first cause."""
+    """Some ranks ended with an error: `failures` in full, `lines` in words; the message adds the cause's trace."""
 
     def __init__(self, failures: list[RankFailure]) -> None:
         self.failures = failures
         cause = next((one for one in failures if not isinstance(one.error, RankError)), failures[0])
-        lines = [f"rank {one.rank}: {type(one.error).__name__}: {one.error}" for one in failures]
-        super().__init__("\n".join([*lines, "", cause.trace.rstrip()]))
+        self.lines = [f"rank {one.rank}: {type(one.error).__name__}: {one.error}" for one in failures]
+        super().__init__("\n".join([*self.lines, "", cause.trace.rstrip()]))
 
 
 def run(
