@@ -138,12 +138,11 @@ def collect(
             rank = waiting[end]
             try:
                 good, value = end.recv()
-            except EOFError:
+            except (EOFError, OSError):  # an OSError where it ended in the middle of its message
                 ranks[rank].join()
-                code = ranks[rank].exitcode
-                how = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with {code}"
-                good, value = False, RankFailure(rank, RuntimeError(f"the process was {how}"), "")
-                note_leaving(store, rank, {"ranks": [rank], "why": f"rank {rank} was {how}"})
+                how = ended(ranks[rank].exitcode)
+                good, value = False, RankFailure(rank, RuntimeError(f"the process {how}"), "")
+                note_leaving(store, rank, {"ranks": [rank], "why": f"rank {rank} {how}"})
             if good:
                 results[rank] = pickle.loads(value)
             else:
@@ -158,6 +157,13 @@ def collect(
                 late = RuntimeError("did not end after the others failed; it was killed")
                 failures[rank] = RankFailure(rank, late, "")
     return results, failures
+
+
+def ended(code: int) -> str:
+    """How a process ended, by its exit code."""
+    if code < 0:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"ended with exit status {code}"
 
 
 @dataclass(frozen=True)
