@@ -31,6 +31,7 @@ from .solutions import exercise_cells
 SLIDE_TYPES = ("slide", "subslide", "fragment", "skip", "notes", "-")
 REQUIRED_DEFAULTS: Mapping[str, object] = {"scale": "ci", "seed": 0, "solve": False}
 _TYPES: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+_DUPLICATE = re.compile(r"-Copy\d*$")
 _GLOSSARY_LINK = re.compile(r"\]\([^)]*docs/glossary\.md(#[^)]*)?\)")
 _SHOWS_SOURCE = re.compile(r"^show_source\(", re.MULTILINE)
 _END: Mapping[str, Any] = {"metadata": {"slideshow": {"slide_type": "slide"}}}
@@ -43,6 +44,11 @@ class Parameter:
     name: str
     type: type
     default: str | int | float | bool
+
+
+def course_notebooks(folder: Path) -> list[Path]:
+    """A course's notebooks in their order, without those that JupyterLab has duplicated (`01_name-Copy1.ipynb`)."""
+    return sorted(path for path in folder.glob("[0-9][0-9]_*.ipynb") if not _DUPLICATE.search(path.stem))
 
 
 def read_notebook(path: str | Path) -> dict[str, Any]:

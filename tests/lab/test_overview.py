@@ -62,6 +62,14 @@ def test_it_counts_what_is_solved_and_names_what_comes_next(course: Path, home: 
     assert next_step(overview()) == "All exercises are solved."
 
 
+def test_a_duplicate_of_a_notebook_counts_nothing_twice(course: Path, home: Path) -> None:
+    keep(home, {"solved": ["00.1"]})
+    for copy in ("00_name-Copy1.ipynb", "01_name-Copy12.ipynb"):
+        (course / copy).write_text((course / f"{copy[:7]}.ipynb").read_text())
+    document = json.loads(CliRunner().invoke(command, ["--json"]).stdout)
+    assert (document["solved"], document["exercises"], len(document["notebooks"])) == (1, 3, 2)
+
+
 def test_the_command_says_the_same_as_text_and_as_json(course: Path, home: Path) -> None:
     keep(home, {"solved": ["00.1"], "quiz": {"00.q1": 1}})
     said = CliRunner().invoke(command, [])
