@@ -26,6 +26,8 @@ Progress = Callable[[int], None]
 def open_source(path: str | Path) -> Iterator[tuple[BinaryIO, str]]:
     """(binary stream, name for messages); `-` is standard input. TelemetryError says in a sentence what is wrong."""
     if str(path) == "-":
+        if not hasattr(sys.stdin, "buffer"):  # None where a service closed it, another object in a notebook
+            raise TelemetryError("standard input (-) is closed; right is a file, or a pipe into labsim")
         yield sys.stdin.buffer, "standard input"
         return
     name = str(path)

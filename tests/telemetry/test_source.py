@@ -52,6 +52,12 @@ def test_standard_input() -> None:
         read(["-", "-"])
 
 
+def test_a_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(TelemetryError, match=r"standard input \(-\) is closed; right is a file"):
+        read("-")
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
 def test_encodings(encoding: str) -> None:
     assert_truth(read_text(("préambule\n" + LOG).encode(encoding)), TRUTH)
