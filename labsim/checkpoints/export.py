@@ -153,6 +153,10 @@ def check_free(out: Path, source: Path, force: bool) -> None:
     if os.path.lexists(out) and not out.is_dir():
         what = "a file" if out.exists() else "a link to what is not there"
         raise ValueError(f"--out {out} is {what}; right is a directory that is not there yet")
+    above = next(one for one in (out, *out.parents) if os.path.lexists(one))
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        why = "cannot be written" if above.is_dir() else "is no directory"
+        raise ValueError(f"--out {out} cannot be made: {above} {why}")
     there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     if there and not force:
         raise ValueError(

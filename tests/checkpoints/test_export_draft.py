@@ -263,11 +263,18 @@ def test_a_directory_that_is_there_is_filled_where_it_lies(
     assert link.is_symlink() and sorted(path.name for path in tmp_path.iterdir()) == ["disk", "draft", "link", "target"]
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path, target: Path) -> None:
+def test_what_cannot_be_written_is_named(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, nowhere, out = eagle3(tmp_path / "draft"), tmp_path / "nowhere", tmp_path / "out"
     nowhere.symlink_to(tmp_path / "not" / "there")
     with pytest.raises(ValueError, match="nowhere is a link to what is not there"):
         export(source, nowhere, "vllm", target_name=str(target))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"below cannot be made: \S+/file is no directory"):
+        export(source, tmp_path / "file" / "far" / "below", "vllm", target_name=str(target))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match=rf"far cannot be made: {tmp_path} cannot be written"):
+        export(source, tmp_path / "far", "vllm", target_name=str(target))
+    monkeypatch.undo()
     (out / "config.json").mkdir(parents=True)
     with pytest.raises(OSError) as failed:
         export(source, out, "vllm", target_name=str(target), force=True)
