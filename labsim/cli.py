@@ -7,6 +7,7 @@ exits with 2.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -115,6 +116,21 @@ def error_line(message: str, arguments: Sequence[str]) -> str:
     return abridged(endless.sub(lambda word: abridged(word[0], LONGEST_VALUE), line), LONGEST_LINE)
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether Python, torch on a CPU or torch on a GPU had no room. By words: torch is not imported for it."""
+    words = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or any(word in str(error) for word in words)
+    )
+
+
+def leave_stdout() -> None:
+    """Send what is still to be written nowhere: Python would complain again while flushing at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Exit status 0, 1 for a failed run, 2 for a wrong value."""
     open_standard_streams()
@@ -130,9 +146,26 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         click.echo("labsim: stopped", err=True)
         sys.exit(130)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        given = sys.argv[1:] if arguments is None else arguments
+        advice = "right is less at a time, such as a shorter row or context; `labsim memory` says what training keeps"
+        click.echo(
+            f"labsim: {error_line(f'out of memory ({str(error) or type(error).__name__}); {advice}', given)}", err=True
+        )
+        sys.exit(1)
     except BrokenPipeError:
-        # `labsim ... | head` closes the pipe early; without this, Python complains again while flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # `labsim ... | head` closes the pipe early.
+        leave_stdout()
+        sys.exit(1)
+    except OSError as error:
+        given = sys.argv[1:] if arguments is None else arguments
+        where = "" if error.filename is None else f"{error.filename}: "
+        if not where and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            where = "standard output cannot be written: "
+            leave_stdout()
+        click.echo(f"labsim: {error_line(f'{where}{error.strerror or error}', given)}", err=True)
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 

@@ -25,12 +25,14 @@ from ..models.paths import expanded
 from ..models.weights import DTYPES, opened, tensor_bytes, weight_files
 from .doctor import examine
 from .layers import inside, read_layers
-from .on_disk import OnDisk, read_directory
+from .on_disk import PICKLES, OnDisk, read_directory
 from .public_files import check_exportable, method, public_config, public_tensors
 from .sizes import described, fitted
 from .target import TargetFacts, target_facts
 
 EMBEDDING = "model.embed_tokens.weight"
+# Endings of what engines take weights from; an index says which files, and hides all others.
+WEIGHTS = (".safetensors", ".index.json", *(pattern.removeprefix("*") for pattern in PICKLES))
 
 
 @dataclass(frozen=True)
@@ -148,29 +150,36 @@ def check_free(out: Path, source: Path, force: bool) -> None:
     """ValueError unless `out` can be made, or replaced where that was asked for."""
     if out.exists() and out.resolve() == source.resolve():
         raise ValueError(f"--out {out} is the draft's own directory; give another one")
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; right is a directory that is not there yet")
+    if os.path.lexists(out) and not out.is_dir():
+        what = "a file" if out.exists() else "a link to what is not there"
+        raise ValueError(f"--out {out} is {what}; right is a directory that is not there yet")
+    above = next(one for one in (out, *out.parents) if os.path.lexists(one))
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        why = "cannot be written" if above.is_dir() else "is no directory"
+        raise ValueError(f"--out {out} cannot be made: {above} {why}")
     there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     if there and not force:
         raise ValueError(
             f"--out {out} is not empty ({there[0]}); give a new directory, or --force to replace the draft"
         )
-    strangers = [
-        name for name in there if name.endswith((".safetensors", ".bin", ".pt")) and name != "model.safetensors"
-    ]
+    strangers = [name for name in there if name.endswith(WEIGHTS) and name != "model.safetensors"]
     if strangers:
         raise ValueError(f"--out {out} holds {strangers[0]}, which an engine would read too; remove it first")
 
 
 def write(out: Path, data: bytes, document: dict[str, object], target: TargetFacts, *, check: bool) -> None:
-    """Write beside `out`, examine, move. Nothing of it is left where that fails."""
-    with emptied_on_failure(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_beside(out, data, document, target, check=check)
+    """Write beside `out`, examine, move. Nothing of it is left where that fails; an OSError names `out`."""
+    try:
+        with emptied_on_failure(out.parent):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_beside(out, data, document, target, check=check)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(out)) from error
 
 
 def write_beside(out: Path, data: bytes, document: dict[str, object], target: TargetFacts, *, check: bool) -> None:
-    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    # A directory that is there may lie on another disk than its parent, or be the only one that can be written.
+    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out if out.is_dir() else out.parent))
     files = {"model.safetensors": data, "config.json": (json.dumps(document, indent=2) + "\n").encode()}
     try:
         for name, content in files.items():
@@ -178,13 +187,11 @@ def write_beside(out: Path, data: bytes, document: dict[str, object], target: Ta
         if check:  # Medusa's names are not read back by this package
             refuse_faults(scratch, target.name, "is what would have been written, and it has a fault")
         scratch.chmod(0o755)
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir():
             # The weights first: old weights under a new config would be read as a damaged draft, and say so.
             for name in files:
                 os.replace(scratch / name, out / name)
         else:
-            if out.is_dir():
-                out.rmdir()
             os.replace(scratch, out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

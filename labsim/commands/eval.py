@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import NumberList, TokenRange, given, print_json, progress_bar, wrong_values_exit_2
+from .options import Number, NumberList, TokenRange, given, print_json, progress_bar, wrong_values_exit_2
 
 LEGEND = """by depth: survival is P(at least so many accepted), conditional the share of those before that pass too;
 hidden_norm is the size (root mean square) of the state handed on; shares of attention, 0 to 1, which overlap:
@@ -28,9 +28,7 @@ sink_mass on the sink token, recent_mass on the nearest tokens, self_mass on the
 )
 @click.option("--bos/--no-bos", default=True, help="Leave out the token that opens every text.")
 @click.option("--system", help="Put this system message first; `unseen` takes one that no training had.")
-@click.option(
-    "--noise", type=click.FloatRange(min=0), default=0.0, help="On what the draft feeds itself, in its own size."
-)
+@click.option("--noise", type=Number(min=0), default=0.0, help="On what the draft feeds itself, in its own size.")
 @click.option("--noise-on", type=click.Choice(["state", "embedding"]), default="state", show_default=True)
 @click.option("--device", help="cpu or cuda; the GPU if there is one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -93,6 +93,8 @@ def command(
     with wrong_values_exit_2():
         if (prompt is None) == (prompts_file is None):
             raise click.UsageError("give either --prompt TEXT or --prompts FILE")
+        if prompt is not None and not prompt.strip() and not raw:
+            raise click.UsageError("--prompt: the prompt is empty; right is a question, such as 'What is a mutex?'")
         shape = read_shape(k, tree, dynamic_tree)
         refuse_ignored(draft, with_baseline)
         refuse_filters_of_greedy(temperature, top_k, top_p)

@@ -47,13 +47,13 @@ class _Length:
     kind: type[int] | type[float] = int
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        value = spelled_out(value)
+        tokens = spelled_out(value)
         try:
-            self.kind(value)
+            self.kind(tokens)
         except ValueError:
             what = "whole number" if self.kind is int else "number"
             self.fail(f"{value!r} is no length in tokens; right is a {what}, such as 131072 or 128K", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(tokens, param, ctx)
 
 
 class Tokens(_Length, click.types.IntParamType):
@@ -70,10 +70,28 @@ class MeanTokens(_Length, click.types.FloatParamType):
     kind = float
 
 
+class Number(click.FloatRange):
+    """A finite number in a range, which click's own does not ask for: NaN lies in every range, infinity in an open one.
+
+    >>> Number(min=1).convert("nan", None, None)
+    Traceback (most recent call last):
+    click.exceptions.BadParameter: 'nan' is no finite number; right is one of at least 1
+    """
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            least = f"{'above' if self.min_open else 'of at least'} {self.min:g}"
+            most = "" if self.max is None else f" and at most {self.max:g}"
+            self.fail(f"{str(value)!r} is no finite number; right is one {least}{most}", param, ctx)
+        return number
+
+
 # Beyond these nothing is trained; a slip of the keyboard would be computed for hours.
 TTT_STEPS = click.IntRange(1, 64)
 ROW_TOKENS = TokenRange(8, LONGEST_CONTEXT)
 RANKS = click.IntRange(1, 4096)
+RANK_SECONDS = Number(1, 7 * 24 * 3600)
 
 
 class NumberList(click.ParamType):

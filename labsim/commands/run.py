@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import GivenPath, making, print_json
+from .options import GivenPath, Number, making, print_json
 
 if TYPE_CHECKING:
     from ..lab.budget import Budget
@@ -41,7 +41,7 @@ class MemorySize(click.ParamType):
 @click.option("--seed", metavar="N", help="The notebook's parameter `seed` (its own default is 0).")
 @click.option("-p", "--parameter", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Any other parameter.")
 @click.option("--solve", is_flag=True, help="Run the exercises' solutions.")
-@click.option("--deadline", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True, metavar="S")
+@click.option("--deadline", type=Number(min=0, min_open=True), default=120, show_default=True, metavar="S")
 @click.option("--memory", type=MemorySize(), default="4GB", show_default=True, help="Cap over all processes of a run.")
 @click.option("--out", type=GivenPath(path_type=Path, file_okay=False), help="Keep executed notebooks here.")
 @click.option("--metrics", type=GivenPath(path_type=Path, file_okay=False), help="Write the metrics here, as NN.json.")

@@ -33,6 +33,7 @@ def command(
     from ..lab.assets import AssetUnavailable
     from ..lab.executed import ExecutionFailed, bring_up_to_date, executed_folder
     from ..lab.exercise import find_notebooks
+    from ..lab.notebooks import course_notebooks
     from ..lab.site.build import SiteError, build_site
     from ..lab.site.sources import Course
     from ..lab.slides.chromium import NoBrowser
@@ -40,7 +41,7 @@ def command(
     try:
         notebooks_folder = find_notebooks(Path.cwd())
         root = notebooks_folder.resolve().parent
-        notebooks = sorted(notebooks_folder.resolve().glob("[0-9][0-9]_*.ipynb"))
+        notebooks = course_notebooks(notebooks_folder.resolve())
         if executed is None:
             folder = executed_folder(root / "build", solve=True)
             ran = bring_up_to_date(

@@ -56,11 +56,12 @@ def command(
     labsim slides --pdf
     labsim slides --check
     """
+    from ..lab.notebooks import course_notebooks
     from ..lab.slides.deck import SUFFIX, make_deck
 
     if pictures and not check:
         raise click.UsageError("--pictures goes with --check")
-    known = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    known = course_notebooks(ROOT / "notebooks")
     chosen = list(notebooks) or known
     for notebook in chosen:
         if not notebook.is_file():

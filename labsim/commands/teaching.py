@@ -30,12 +30,13 @@ def command(out: Path, runs: Path | None, as_json: bool) -> None:
 
     It judges every shipped solution once to measure the checks, which takes about a minute.
     """
+    from ..lab.notebooks import course_notebooks
     from ..lab.overview import course_folder
     from ..lab.run_sheet import sheet
     from ..lab.teaching import check_seconds, facts
 
     with wrong_values_exit_2():
-        paths = sorted(course_folder(Path.cwd()).glob("[0-9][0-9]_*.ipynb"))
+        paths = course_notebooks(course_folder(Path.cwd()))
         times = _run_seconds(runs)
         found = [facts(path) for path in paths]
         checks = {name: seconds for path in paths for name, seconds in check_seconds(path).items()}

@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 
 from .options import (
+    RANK_SECONDS,
     RANKS,
     ROW_TOKENS,
     SEED,
     TTT_STEPS,
     GivenPath,
+    Number,
     TokenRange,
     given,
     keep_the_draft,
@@ -54,17 +56,17 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
     type=GivenPath(exists=True, file_okay=False, path_type=Path),
     help="Go on from a draft that is already good, with its sizes and vocabulary.",
 )
-@click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
+@click.option("--learning-rate", type=Number(min=0, min_open=True), default=1e-3, show_default=True)
 @click.option("--optimizer", type=click.Choice(["adamw", "muon"]), default="adamw", show_default=True)
-@click.option("--matrix-learning-rate", type=click.FloatRange(min=0, min_open=True), default=4e-3, help="Muon's.")
+@click.option("--matrix-learning-rate", type=Number(min=0, min_open=True), default=4e-3, help="Muon's.")
 @click.option(
     "--weight-decay",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.01,
     show_default=True,
     help="Decoupled; thousands of steps with muon want about 0.3, or the attention saturates.",
 )
-@click.option("--step-decay", type=click.FloatRange(0, 1, min_open=True), default=0.8, show_default=True)
+@click.option("--step-decay", type=Number(0, 1, min_open=True), default=0.8, show_default=True)
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
 @click.option("--intermediate-size", type=click.IntRange(min=0), default=0, help="Feed-forward width; 0: the target's.")
 @click.option("--mtp-branch", type=click.Choice(["own", "step"]), default="own", show_default=True)
@@ -92,7 +94,7 @@ KINDS = ("eagle1", "eagle3", "eagle3.1", "mtp", "heads")
 @click.option("--layout", type=click.Choice(["zigzag", "contiguous"]), default="zigzag", show_default=True)
 @click.option(
     "--rank-timeout",
-    type=click.FloatRange(min=1),
+    type=RANK_SECONDS,
     default=600,
     show_default=True,
     help="Seconds that a living rank may be late.",

@@ -9,6 +9,7 @@ import click
 from .options import (
     SEED,
     GivenPath,
+    Number,
     NumberList,
     keep_the_draft,
     print_json,
@@ -37,8 +38,8 @@ from .options import (
 @click.option("--layers", type=NumberList(int), help="Target layers to start from. Default: the first two.")
 @click.option("--draft-vocab-size", type=click.IntRange(min=1), default=4096, show_default=True)
 @click.option("--epochs", type=click.IntRange(min=1), default=6, show_default=True)
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Stop by then, epochs done or not.")
-@click.option("--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True)
+@click.option("--minutes", type=Number(min=0, min_open=True), help="Stop by then, epochs done or not.")
+@click.option("--learning-rate", type=Number(min=0, min_open=True), default=1e-3, show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--fresh", is_flag=True, help="Replace the draft or the training that OUT holds.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

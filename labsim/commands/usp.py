@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..models.config import LONGEST_CONTEXT
-from .options import SEED, TokenRange, print_json, wrong_values_exit_2
+from .options import RANK_SECONDS, SEED, TokenRange, print_json, wrong_values_exit_2
 
 if TYPE_CHECKING:
     from ..lab.usp_run import Problem, Share
@@ -42,7 +42,7 @@ TOLERANCES = {"float64": 1e-12, "float32": 5e-6, "bfloat16": 3e-2}
 @click.option("--threads", is_flag=True, help="Logical ranks in one process in place of real ones.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=RANK_SECONDS,
     default=25,
     show_default=True,
     help="Seconds that a living rank may be late; more for a --seq that takes longer between two messages.",
@@ -76,23 +76,30 @@ def command(
 
     from ..attention.ulysses import check_heads
     from ..lab.usp_run import Problem
+    from ..parallel.group import RankError
     from ..parallel.launch import RanksFailed
     from ..parallel.layout import Layout
     from ..parallel.mesh import check_degrees
 
     with wrong_values_exit_2():
         check_degrees(world or ring * ulysses, ring, ulysses)
+        if ring * ulysses > LOCAL_RANKS.max:
+            raise ValueError(
+                f"--ring {ring} x --ulysses {ulysses} makes {ring * ulysses} ranks, each a process of this machine; "
+                f"right is at most {LOCAL_RANKS.max}"
+            )
         if heads % kv_heads:
             raise ValueError(f"--kv-heads is {kv_heads}, and {heads} query heads do not divide among so many")
         check_heads(heads, ulysses)
-        if check:
-            check_room(heads * batch * seq**2 * (1 + ttt_steps))
+        check_room(ring * ulysses, batch * seq * (1 + ttt_steps), heads, kv_heads, head_dim, seq if check else 0)
         problem = Problem(
             Layout(seq, ring, ulysses, layout), heads, kv_heads, head_dim, ttt_steps, batch, getattr(torch, dtype), seed
         )
     try:
         shares = run(problem, check, threads, timeout)
     except RanksFailed as error:
+        raise click.ClickException("; ".join(error.lines)) from error
+    except RankError as error:
         raise click.ClickException(str(error)) from error
     report = describe(problem, shares, TOLERANCES[dtype] if check else None)
     if as_json:
@@ -103,13 +110,23 @@ def command(
         raise SystemExit(1)
 
 
-def check_room(scores: int) -> None:
-    """ValueError where dense attention, which keeps every score in float64, does not fit into this machine."""
+def check_room(ranks: int, queries: int, heads: int, kv_heads: int, head_dim: int, dense: int) -> None:
+    """ValueError where this machine cannot hold what is drawn, or what is compared with.
+
+    Every rank draws all inputs in float64: queries, keys, values and output gradients. Dense attention keeps every
+    score: of each query and head with `dense` keys.
+    """
     here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 8 * scores > here:
+    drawn, scores = 8 * ranks * queries * 2 * (heads + kv_heads) * head_dim, 8 * queries * heads * dense
+    if scores > here:
         raise ValueError(
-            f"--check compares with dense attention, whose scores are {8 * scores / 1e9:,.1f} GB of {here / 1e9:,.1f}: "
+            f"--check compares with dense attention, whose scores are {scores / 1e9:,.1f} GB of {here / 1e9:,.1f}: "
             "give a shorter --seq, or leave --check out"
+        )
+    if drawn > here:
+        raise ValueError(
+            f"{ranks} ranks draw inputs of {drawn / 1e9:,.1f} GB here, and this machine has {here / 1e9:,.1f}: give a "
+            "shorter --seq, fewer or narrower heads, or fewer --ttt-steps"
         )
 
 

@@ -31,6 +31,7 @@ from .solutions import exercise_cells
 SLIDE_TYPES = ("slide", "subslide", "fragment", "skip", "notes", "-")
 REQUIRED_DEFAULTS: Mapping[str, object] = {"scale": "ci", "seed": 0, "solve": False}
 _TYPES: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+_DUPLICATE = re.compile(r"-Copy\d*$")
 _GLOSSARY_LINK = re.compile(r"\]\([^)]*docs/glossary\.md(#[^)]*)?\)")
 _SHOWS_SOURCE = re.compile(r"^show_source\(", re.MULTILINE)
 _END: Mapping[str, Any] = {"metadata": {"slideshow": {"slide_type": "slide"}}}
@@ -45,6 +46,11 @@ class Parameter:
     default: str | int | float | bool
 
 
+def course_notebooks(folder: Path) -> list[Path]:
+    """A course's notebooks in their order, without those that JupyterLab has duplicated (`01_name-Copy1.ipynb`)."""
+    return sorted(path for path in folder.glob("[0-9][0-9]_*.ipynb") if not _DUPLICATE.search(path.stem))
+
+
 def read_notebook(path: str | Path) -> dict[str, Any]:
     """The notebook as parsed JSON, with cell sources joined to one string each.
 
@@ -57,13 +63,17 @@ def read_notebook(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a notebook: {error}") from error
     if not isinstance(notebook, dict) or notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{path} is not a notebook of format 4")
-    for cell in notebook["cells"]:
-        if isinstance(cell["source"], list):
+    for number, cell in enumerate(notebook["cells"], start=1):
+        try:
             cell["source"] = "".join(cell["source"])
+            if not (isinstance(cell["metadata"], dict) and isinstance(cell["cell_type"], str)):
+                raise TypeError("its metadata or its type is of another kind")
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a notebook of format 4: cell {number} ({error!r})") from error
     return notebook
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .notebooks import read_notebook
+from .notebooks import course_notebooks, read_notebook
 from .progress import answered, solved
 from .questions import numbers_of_quizzes, questions
 from .solutions import exercise_cells
@@ -51,7 +51,7 @@ def overview(folder: Path | None = None, environ: Mapping[str, str] = os.environ
         ValueError: no notebooks in `folder`; a notebook or the progress file that cannot be read.
     """
     folder = folder or course_folder(Path.cwd())
-    paths = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    paths = course_notebooks(folder)
     if not paths:
         raise ValueError(f"no notebook such as 01_name.ipynb in {folder}")
     done, replies = solved(environ), answered(environ)

@@ -70,8 +70,10 @@ def _read(environ: Mapping[str, str]) -> Content:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         quiz = {str(name): int(count) for name, count in content.get("quiz", {}).items()}
+        if not isinstance(content["solved"], list):  # of a string the next line would keep the letters
+            raise TypeError("'solved' is no list")
         return {str(one) for one in content["solved"]}, quiz
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a progress file ({error}); allowed: {{"solved": ["01.1"], "quiz": {{"01.q1": 1}}}}; '
             "correct or delete it"

@@ -52,13 +52,13 @@ class RankFailure:
 
 
 class RanksFailed(RuntimeError):
-    """Some ranks ended with an error. `failures` holds each one's; the message leads with the first cause."""
+    """Some ranks ended with an error: `failures` in full, `lines` in words; the message adds the cause's trace."""
 
     def __init__(self, failures: list[RankFailure]) -> None:
         self.failures = failures
         cause = next((one for one in failures if not isinstance(one.error, RankError)), failures[0])
-        lines = [f"rank {one.rank}: {type(one.error).__name__}: {one.error}" for one in failures]
-        super().__init__("\n".join([*lines, "", cause.trace.rstrip()]))
+        self.lines = [f"rank {one.rank}: {type(one.error).__name__}: {one.error}" for one in failures]
+        super().__init__("\n".join([*self.lines, "", cause.trace.rstrip()]))
 
 
 def run(
@@ -138,12 +138,11 @@ def collect(
             rank = waiting[end]
             try:
                 good, value = end.recv()
-            except EOFError:
+            except (EOFError, OSError):  # an OSError where it ended in the middle of its message
                 ranks[rank].join()
-                code = ranks[rank].exitcode
-                how = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with {code}"
-                good, value = False, RankFailure(rank, RuntimeError(f"the process was {how}"), "")
-                note_leaving(store, rank, {"ranks": [rank], "why": f"rank {rank} was {how}"})
+                how = ended(ranks[rank].exitcode)
+                good, value = False, RankFailure(rank, RuntimeError(f"the process {how}"), "")
+                note_leaving(store, rank, {"ranks": [rank], "why": f"rank {rank} {how}"})
             if good:
                 results[rank] = pickle.loads(value)
             else:
@@ -158,6 +157,13 @@ def collect(
                 late = RuntimeError("did not end after the others failed; it was killed")
                 failures[rank] = RankFailure(rank, late, "")
     return results, failures
+
+
+def ended(code: int) -> str:
+    """How a process ended, by its exit code."""
+    if code < 0:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"ended with exit status {code}"
 
 
 @dataclass(frozen=True)

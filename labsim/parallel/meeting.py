@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from .board import Board
-from .group import Alone, Group
+from .group import Alone, Group, RankError
 from .mesh import Mesh, check_degrees, ranks_of
 from .process import Processes
 
@@ -33,10 +33,11 @@ def joined(
     NCCL on GPUs, one per local rank; gloo with `device="cpu"`, or where there is no GPU.
 
     Raises:
-        ValueError: degrees that do not multiply to the number of ranks, more than one of them without torchrun, or
-            more ranks here than GPUs.
+        ValueError: degrees that do not multiply to the number of ranks, more than one of them without torchrun, more
+            ranks here than GPUs, or an environment that is not torchrun's.
+        RankError: not all ranks came to the start.
     """
-    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    world, rank = said_by_torchrun("WORLD_SIZE", "1"), said_by_torchrun("RANK", "0")
     if "WORLD_SIZE" not in os.environ and ring * ulysses > 1:
         raise ValueError(
             f"ring {ring} x ulysses {ulysses} makes {ring * ulysses} ranks, and this process was started alone: "
@@ -48,7 +49,7 @@ def joined(
         return
     kind = "cuda" if torch.cuda.is_available() and device != "cpu" else "cpu"
     if kind == "cuda":
-        local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        local, gpus = said_by_torchrun("LOCAL_RANK"), torch.cuda.device_count()
         if local >= gpus:
             raise ValueError(
                 f"local rank {local} on a machine with {gpus} GPU{'s' * (gpus != 1)}: NCCL needs one per rank; right "
@@ -58,6 +59,14 @@ def joined(
     backend = "nccl" if kind == "cuda" else "gloo"
     with meet(backend, kind, rank, world, ring, ulysses, timeout_seconds, None) as mesh:
         yield mesh
+
+
+def said_by_torchrun(name: str, default: str = "") -> int:
+    """A number of the environment. ValueError naming it where it is none."""
+    text = os.environ.get(name, default)
+    if not text.isdecimal():
+        raise ValueError(f"{name} is {text!r} in the environment; right is a whole number, as torchrun sets it")
+    return int(text)
 
 
 @contextmanager
@@ -71,16 +80,29 @@ def meet(
     timeout_seconds: float,
     store: dist.Store | None,
 ) -> Iterator[Mesh]:
-    """Process groups and board, and their end. Without a store, torchrun's environment says where to meet."""
+    """Process groups and board, and their end. Without a store, torchrun's environment says where to meet.
+
+    RankError where ranks do not come, or go again before the groups are made.
+    """
     limit = timedelta(seconds=timeout_seconds)
     if world == 1:
         yield Mesh.alone()
         return
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
+    if rank >= world:
+        raise ValueError(f"RANK is {rank} of WORLD_SIZE {world}; right is 0 to {world - 1}")
+    try:
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
+    except RuntimeError as error:  # what the store and the backends raise has no other base
+        late = f"the {world} ranks were not all there within {timeout_seconds:g} s"
+        raise RankError("the start", [], f"{late} ({type(error).__name__}: {error})") from error
     try:
         base = store if store is not None else dist.distributed_c10d._get_default_store()
         with Board(dist.PrefixStore(PREFIX, base), rank, world, timeout_seconds) as board:
-            yield mesh_of(device, rank, ring, ulysses, board)
+            try:
+                mesh = mesh_of(device, rank, ring, ulysses, board)
+            except RuntimeError as error:
+                raise board.blame("making the groups", range(world), error) from error
+            yield mesh
     finally:
         dist.destroy_process_group()
 

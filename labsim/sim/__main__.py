@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -294,9 +295,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = build(cost, seed, options.quick)
     if options.json:
         tables = {name: [asdict(row) for row in result[name]] for name in ("breakeven", "grid", "tails")}
-        print(json.dumps({**result, **tables}, indent=1))
+        text = json.dumps({**result, **tables}, indent=1)
     else:
-        print(render(result))
+        text = render(result)
+    try:
+        print(text, flush=True)
+    except OSError as problem:
+        # What is left in the buffer goes nowhere: Python would complain again while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(problem, BrokenPipeError):  # `| head` has read enough
+            print(f"labsim.sim: standard output cannot be written: {problem.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -26,6 +26,8 @@ Progress = Callable[[int], None]
 def open_source(path: str | Path) -> Iterator[tuple[BinaryIO, str]]:
     """(binary stream, name for messages); `-` is standard input. TelemetryError says in a sentence what is wrong."""
     if str(path) == "-":
+        if not hasattr(sys.stdin, "buffer"):  # None where a service closed it, another object in a notebook
+            raise TelemetryError("standard input (-) is closed; right is a file, or a pipe into labsim")
         yield sys.stdin.buffer, "standard input"
         return
     name = str(path)
@@ -47,22 +49,25 @@ def open_source(path: str | Path) -> Iterator[tuple[BinaryIO, str]]:
 
 def chunks(stream: BinaryIO, name: str, notes: list[str], progress: Progress | None = None) -> Iterator[bytes]:
     """Decompressed, recoded chunks. `progress` gets the raw bytes read so far; `notes` what was wrong at the end."""
-    counted = _Counted(stream, progress)
+    counted = _Counted(stream, name, progress)
     head = counted.read(CHUNK)
     if head[:2] == b"\x1f\x8b":
         yield from _recoded(_unzipped(_Rejoined(head, counted), name, notes))
     else:
-        yield from _recoded(_plain(head, counted, name))
+        yield from _recoded(_plain(head, counted))
 
 
 class _Counted:
-    """A stream that reports how much was read."""
+    """A stream that reports how much was read, and says whose bytes cannot be."""
 
-    def __init__(self, stream: BinaryIO, progress: Progress | None) -> None:
-        self.stream, self.progress, self.done = stream, progress, 0
+    def __init__(self, stream: BinaryIO, name: str, progress: Progress | None) -> None:
+        self.stream, self.name, self.progress, self.done = stream, name, progress, 0
 
     def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size) or b""
+        try:
+            data = self.stream.read(size) or b""
+        except OSError as error:
+            raise TelemetryError(f"{self.name} cannot be read: {error.strerror or error}") from None
         self.done += len(data)
         if self.progress is not None:
             self.progress(self.done)
@@ -82,14 +87,11 @@ class _Rejoined:
         return taken
 
 
-def _plain(head: bytes, stream: _Counted, name: str) -> Iterator[bytes]:
+def _plain(head: bytes, stream: _Counted) -> Iterator[bytes]:
     data = head
     while data:
         yield data
-        try:
-            data = stream.read(CHUNK)
-        except OSError as error:
-            raise TelemetryError(f"{name} cannot be read: {error.strerror or error}") from None
+        data = stream.read(CHUNK)
 
 
 def _unzipped(stream: _Rejoined, name: str, notes: list[str]) -> Iterator[bytes]:

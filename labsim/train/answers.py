@@ -24,6 +24,7 @@ drawn from the same distribution.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -227,17 +228,22 @@ def fill_store(
     answers: Iterable[Answer],
     *,
     shard_size: int = 64,
+    shard_seconds: float = 60.0,
     done: Callable[[Answer], None] = lambda _: None,
 ) -> None:
-    """Write answers as they come, `shard_size` to a shard, the rest when they end or are interrupted."""
+    """Write answers as they come, the rest when they end or are interrupted.
+
+    A shard is full with `shard_size` answers, or after `shard_seconds`: that much a kill takes from a slow target.
+    """
     kept: list[Answer] = []
+    written_at = time.monotonic()
     try:
         for answer in answers:
             kept.append(answer)
             done(answer)
-            if len(kept) >= shard_size:
+            if len(kept) >= shard_size or time.monotonic() - written_at >= shard_seconds:
                 store.add(kept)
-                kept = []
+                kept, written_at = [], time.monotonic()
     finally:
         if kept:
             store.add(kept)

@@ -5,7 +5,9 @@ That `speculators` itself computes the same from an export is tests/benchmarks/t
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -231,8 +233,54 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path, target: Path) -> N
     (out / "other.safetensors").write_bytes(b"")
     with pytest.raises(ValueError, match=r"holds other\.safetensors"):
         export(source, out, "vllm", target_name=str(target), force=True)
+    (out / "other.safetensors").unlink()
+    (out / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"fc.weight": "model-00001-of-00002.safetensors"}}'
+    )
+    with pytest.raises(ValueError, match=r"holds model\.safetensors\.index\.json"):
+        export(source, out, "vllm", target_name=str(target), force=True)
     with pytest.raises(ValueError, match="the draft's own directory"):
         export(source, source, "vllm", target_name=str(target), force=True)
+
+
+def test_a_directory_that_is_there_is_filled_where_it_lies(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link, or a mount point: what lies beside it is on another disk."""
+    source, real = eagle3(tmp_path / "draft"), os.replace
+    there, link = tmp_path / "disk" / "there", tmp_path / "link"
+    there.mkdir(parents=True)
+    link.symlink_to(there)
+
+    def replace(old: Path, new: Path) -> None:
+        if Path(old).resolve().is_relative_to(there) != Path(new).resolve().is_relative_to(there):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(old))
+        real(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+    export(source, link, "vllm", target_name=str(target))
+    assert sorted(path.name for path in there.iterdir()) == ["config.json", "model.safetensors"]
+    assert link.is_symlink() and sorted(path.name for path in tmp_path.iterdir()) == ["disk", "draft", "link", "target"]
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, nowhere, out = eagle3(tmp_path / "draft"), tmp_path / "nowhere", tmp_path / "out"
+    nowhere.symlink_to(tmp_path / "not" / "there")
+    with pytest.raises(ValueError, match="nowhere is a link to what is not there"):
+        export(source, nowhere, "vllm", target_name=str(target))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"below cannot be made: \S+/file is no directory"):
+        export(source, tmp_path / "file" / "far" / "below", "vllm", target_name=str(target))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match=rf"far cannot be made: {tmp_path} cannot be written"):
+        export(source, tmp_path / "far", "vllm", target_name=str(target))
+    monkeypatch.undo()
+    (out / "config.json").mkdir(parents=True)
+    with pytest.raises(OSError) as failed:
+        export(source, out, "vllm", target_name=str(target), force=True)
+    assert failed.value.filename == str(out)
+    # The second of two files is the one that could not be moved: nothing else is left.
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
 
 
 # --- the commands ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from labsim.cli import COMMANDS
+from labsim.cli import COMMANDS, main
+from labsim.commands.progress import command
 
 
 def labsim(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -135,6 +136,55 @@ def test_a_wrong_value_exits_2_with_one_line(arguments: list[str], says: str) ->
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("labsim: ")
     assert says in result.stderr
+
+
+@pytest.mark.parametrize("what", ["python", "torch", "torch, size"])
+def test_too_little_memory_is_one_line(
+    what: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    def greedy(**_: object) -> None:
+        if what == "python":
+            raise MemoryError
+        torch.empty(1 << 50) if what == "torch" else torch.empty(1 << 40, 1 << 40)
+
+    monkeypatch.setattr(command, "callback", greedy)
+    with pytest.raises(SystemExit) as end:
+        main(["progress", "--json"])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out, len(err.splitlines())) == (1, "", 1)
+    assert err.startswith("labsim: out of memory (") and "right is less at a time" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is full")
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    command = [sys.executable, "-m", "labsim", "speedup", "--alpha", "0.7", "--k", "5", "--json"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (result.returncode, result.stderr) == (
+        1,
+        "labsim: standard output cannot be written: No space left on device\n",
+    )
+
+
+def test_a_file_that_fails_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(**_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/some/file")
+
+    monkeypatch.setattr(command, "callback", failing)
+    with pytest.raises(SystemExit) as end:
+        main(["progress"])
+    assert (end.value.code, *capsys.readouterr()) == (1, "", "labsim: /some/file: Permission denied\n")
+
+
+def test_a_bug_of_ours_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(command, "callback", broken)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        main(["progress"])
 
 
 def test_a_closed_pipe_is_not_a_traceback() -> None:

@@ -53,6 +53,25 @@ def test_what_is_no_length_is_told_what_is(capsys: pytest.CaptureFixture[str]) -
     assert status == 2 and "'128KB' is no length in tokens; right is a whole number, such as 131072 or 128K" in line
 
 
+def test_an_error_repeats_a_length_as_it_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, line = said(capsys, "memory", "--target", "nano", "--seq", "1.0001K")
+    assert status == 2 and "'1.0001K' is no length in tokens" in line
+
+
+def test_a_number_is_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {name: one for name, one in parameters(labsim) if isinstance(one.type, click.types.FloatParamType)}
+    ranges = {name: one for name, one in found.items() if isinstance(one.type, click.FloatRange)}
+    assert {"train --learning-rate", "usp --timeout", "eval --noise", "run --deadline"} <= set(ranges)
+    for name, parameter in ranges.items():
+        for value in ("nan", "inf"):
+            with pytest.raises(click.BadParameter):
+                parameter.type.convert(value, parameter, None)
+                pytest.fail(f"{name} takes {value}")
+    status, line = said(capsys, "usp", "--timeout", "nan")
+    assert status == 2
+    assert "'--timeout': 'nan' is no finite number; right is one of at least 1 and at most 604800" in line
+
+
 def test_no_path_is_empty() -> None:
     found = {name: one for name, one in parameters(labsim) if isinstance(one.type, click.Path)}
     assert {"draft doctor directory", "train --out", "run notebooks", "data text answers", "plan --out"} <= set(found)

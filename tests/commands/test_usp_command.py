@@ -10,6 +10,8 @@ from labsim.cli import main
 from labsim.commands.usp import command
 from labsim.parallel import launch
 from labsim.parallel.board import BEAT_SECONDS, SILENT_SECONDS
+from labsim.parallel.group import RankError
+from labsim.parallel.launch import RankFailure, RanksFailed
 from tests.mutants.sequence_parallel import MUTANTS, planted
 
 
@@ -78,6 +80,8 @@ def test_a_lost_rank_is_named_within_half_a_minute() -> None:
         (["--layout", "striped"], "'striped' is not one of"),
         (["--seq", 2_000_000, "--check"], "give a shorter --seq, or leave --check out"),
         (["--ring", 1000, "--ulysses", 1], "1000 is not in the range"),
+        (["--ring", 64, "--ulysses", 2], "makes 128 ranks, each a process of this machine; right is at most 64"),
+        (["--seq", "2M", "--head-dim", 1024], "4 ranks draw inputs of 5,497.6 GB here"),
     ],
 )
 def test_wrong_values_are_named(arguments: list[object], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,3 +90,27 @@ def test_wrong_values_are_named(arguments: list[object], message: str, capsys: p
     out, err = capsys.readouterr()
     assert (end.value.code, out) == (2, "")
     assert message in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        (
+            "launch",
+            RanksFailed([RankFailure(1, RuntimeError("the process was killed"), "Traceback ...\nRuntimeError")]),
+        ),
+        ("logical", RankError("ring: k and v", [1], "rank 1 did not come within 60 s")),
+    ],
+)
+def test_ranks_that_fail_are_one_line(
+    place: str, error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"labsim.parallel.{place}.run", failing)
+    with pytest.raises(SystemExit) as end:
+        main(["usp", "--json", *(["--threads"] if place == "logical" else [])])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out, len(err.splitlines())) == (1, "", 1)
+    assert "rank 1" in err and "Traceback" not in err

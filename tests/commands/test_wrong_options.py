@@ -112,6 +112,7 @@ def test_a_start_without_a_draft_is_named(command: str, tmp_path: Path, capsys: 
         (["--draft", ""], "draft '' is neither none"),
         (["--target", ""], "the target's name is empty"),
         (["--target", "x" * 5000], "target"),
+        (["--prompt", " \n"], "--prompt: the prompt is empty; right is a question"),
         (["--prompt", "a\udcff"], "--prompt: the text holds '\\udcff'"),
     ],
 )

@@ -111,10 +111,25 @@ def test_reading_agrees_with_nbformat(tmp_path: Path) -> None:
     assert [cell["source"] for cell in ours["cells"]] == [cell.source for cell in theirs.cells]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"nbformat": 3, "worksheets": []}', '{"nbformat": 4}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", '{"nbformat": 3, "worksheets": []}', '{"nbformat": 4}', "[" * 100_000, "\xff"),
+        *(
+            f'{{"nbformat": 4, "cells": [{cell}]}}'
+            for cell in (
+                "3",
+                '{"source": "", "metadata": {}}',
+                '{"cell_type": "code", "metadata": {}}',
+                '{"cell_type": "code", "source": [3], "metadata": {}}',
+                '{"cell_type": "code", "source": "", "metadata": []}',
+            )
+        ),
+    ],
+)
 def test_a_file_that_is_no_notebook(tmp_path: Path, text: str) -> None:
-    (tmp_path / "x.ipynb").write_text(text)
-    with pytest.raises(ValueError, match="is not a notebook"):
+    (tmp_path / "x.ipynb").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"x\.ipynb is not a notebook"):
         read_notebook(tmp_path / "x.ipynb")
 
 

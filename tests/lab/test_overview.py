@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from labsim.commands.progress import command
 from labsim.lab.overview import next_step, overview, progress
+from labsim.lab.progress import mark_solved
 
 from .test_teaching import cell
 
@@ -61,6 +62,14 @@ def test_it_counts_what_is_solved_and_names_what_comes_next(course: Path, home: 
     assert next_step(overview()) == "All exercises are solved."
 
 
+def test_a_duplicate_of_a_notebook_counts_nothing_twice(course: Path, home: Path) -> None:
+    keep(home, {"solved": ["00.1"]})
+    for copy in ("00_name-Copy1.ipynb", "01_name-Copy12.ipynb"):
+        (course / copy).write_text((course / f"{copy[:7]}.ipynb").read_text())
+    document = json.loads(CliRunner().invoke(command, ["--json"]).stdout)
+    assert (document["solved"], document["exercises"], len(document["notebooks"])) == (1, 3, 2)
+
+
 def test_the_command_says_the_same_as_text_and_as_json(course: Path, home: Path) -> None:
     keep(home, {"solved": ["00.1"], "quiz": {"00.q1": 1}})
     said = CliRunner().invoke(command, [])
@@ -83,6 +92,20 @@ def test_a_file_that_is_none_of_ours_is_named(course: Path, home: Path) -> None:
     said = CliRunner().invoke(command, [])
     assert said.exit_code == 2
     assert "progress.json is not a progress file" in said.stderr and "correct or delete it" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"solved": [], "quiz": {"00.q1": 1e999}}', '{"solved": "00.1"}'],
+    ids=["deep", "inf", "text"],
+)
+def test_no_damage_of_the_file_is_a_traceback_or_is_saved_over(course: Path, home: Path, text: str) -> None:
+    (home / "progress.json").write_text(text)
+    said = CliRunner().invoke(command, ["--json"])
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert "progress.json is not a progress file" in said.stderr
+    assert "not saved" in mark_solved("00.1")
+    assert (home / "progress.json").read_text() == text
 
 
 def test_a_folder_without_notebooks_is_named(course: Path, tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
+import torch.distributed as dist
 
 from labsim.lab.processes import listening
 from labsim.parallel import launch, logical
@@ -127,3 +131,15 @@ def test_ranks_end_with_the_process_that_started_them(how: str, tmp_path: Path) 
     caller.wait()
     _, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
+
+
+@pytest.mark.parametrize("sent", [b"", struct.pack("!i", 1000) + b"half of it"], ids=["nothing", "a part"])
+@pytest.mark.parametrize(("code", "says"), [(-9, "was killed by signal 9 (SIGKILL)"), (1, "ended with exit status 1")])
+def test_a_rank_that_ends_before_its_result_is_whole_is_named(sent: bytes, code: int, says: str) -> None:
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    os.write(theirs.fileno(), sent)
+    theirs.close()
+    rank, store = SimpleNamespace(join=lambda: None, exitcode=code), dist.HashStore()
+    results, failures = launch.collect({0: ours}, {0: rank}, store, 1.0)
+    assert results == {} and str(failures[0].error) == f"the process {says}"
+    assert f"rank 0 {says}" in store.get("left/0").decode()

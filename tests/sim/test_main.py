@@ -34,6 +34,17 @@ def result():
     return json.loads(done.stdout)
 
 
+@pytest.mark.parametrize(
+    ("shell", "says"),
+    [("> /dev/full", "labsim.sim: standard output cannot be written: No space left on device\n"), ("| head -1", "")],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+def test_an_output_that_takes_no_more_is_no_traceback(shell, says):
+    line = f"'{sys.executable}' -S -E -m labsim.sim {shell}"
+    done = subprocess.run(line, shell=True, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert done.stderr == says
+
+
 def test_third_party_packages_are_out_of_reach_in_these_tests():
     done = subprocess.run([sys.executable, "-S", "-E", "-c", "import numpy"], cwd=ROOT, capture_output=True)
     assert done.returncode != 0

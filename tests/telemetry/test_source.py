@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import json
@@ -49,6 +50,12 @@ def test_standard_input() -> None:
     assert int(result.stdout) == len(STEPS)
     with pytest.raises(TelemetryError, match="twice"):
         read(["-", "-"])
+
+
+def test_a_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(TelemetryError, match=r"standard input \(-\) is closed; right is a file"):
+        read("-")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
@@ -133,6 +140,22 @@ def test_no_permission(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(TelemetryError, match="no permission"):
         read(path)
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+@pytest.mark.parametrize("data", [LOG.encode(), gzip.compress(LOG.encode())], ids=["plain", "gzip"])
+def test_a_disk_that_fails_while_it_is_read_is_named(data: bytes, whole: int) -> None:
+    class Failing(io.BytesIO):
+        reads = 0
+
+        def read(self, count: int = -1) -> bytes:
+            self.reads += 1
+            if self.reads > whole:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(count)
+
+    with pytest.raises(TelemetryError, match=r"a\.log cannot be read: Input/output error"):
+        read_stream(Failing(data), "a.log")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,6 +203,20 @@ def test_what_is_written_is_read(tmp_path: Path, vocab_size: int, top: int) -> N
     tokens = sum(len(a.prompt_ids) + len(a.answer_ids) for a in answers)
     bytes_per_token = shards(tmp_path)[0].stat().st_size / tokens
     assert top or vocab_size > 1 << 16 or bytes_per_token < 20
+
+
+def test_a_kill_takes_no_more_than_a_minute_of_a_slow_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock, on_disk = AnswerStore(tmp_path, SETTINGS), [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def slowly() -> Iterator[Answer]:
+        for answer in some_answers(5):
+            clock[0] += 25
+            yield answer
+            on_disk.append(len(read_answers(tmp_path)))
+
+    fill_store(store, slowly())
+    assert on_disk == [0, 0, 3, 3, 3] and len(read_answers(tmp_path)) == 5
 
 
 def test_a_damaged_shard_and_other_settings_are_refused(tmp_path: Path) -> None:
