@@ -143,7 +143,7 @@ def _kicker(heading: str, cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _shows(output: nbformat.NotebookNode) -> bool:
-    """False for what only programs read, such as the recorded metrics, for lines that told of progress, and for blanks."""
+    """False for what only programs read, such as the recorded metrics, for lines that told of progress, for blanks."""
     if output.output_type == "stream":
         return bool(output.text.strip()) and not (output.name == "stderr" and "\r" in output.text)
     return output.output_type == "error" or any(not mime.startswith("application/vnd.labsim.") for mime in output.data)
