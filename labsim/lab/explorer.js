@@ -348,7 +348,7 @@ function draw(svg, spec, frames, frame, width, id) {
     const at = x.at(frame.mark[0]);
     const right = at > (box.left + box.right) / 2;
     const beside = right ? [at - wide(frame.mark[1]), at] : [at, at + wide(frame.mark[1])];
-    const ends = [box.bottom - 8, box.top + 14];
+    const ends = [box.bottom - 8, box.top + 24]; // below the topmost grid line
     const [low, high] = ends.map((end) => room(frame.series, x, y, beside, end - 5));
     node(svg, "text", {
       x: at + (right ? -6 : 6), y: ends[low >= Math.min(high, ENOUGH) ? 0 : 1], "text-anchor": right ? "end" : "start",
