@@ -435,7 +435,7 @@ function render({ model, el }) {
       input.setAttribute("aria-valuetext", shown);
       output.textContent = shown;
     });
-    const width = Math.max(300, Math.min(1120, Math.round(holder.clientWidth || 720)));
+    const width = Math.max(300, Math.min(1320, Math.round(holder.clientWidth || 720)));
     draw(svg, spec, frames, frame, width, id);
     drawLegend(legend, spec, frame, id);
     text.textContent = frame.text;
