@@ -232,6 +232,35 @@ function extent(values, positive) {
   return positive ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
 }
 
+// A label stands at the end of its line where the curves leave more room.
+const ENOUGH = 40; // pixels
+const wide = (label) => label.length * 8.5; // about, in pixels
+
+// How far, up or down, the height `at` is from the nearest curve, band or bar over a span of the x axis.
+function room(series, x, y, [from, to], at) {
+  let least = Infinity;
+  for (const [n, one] of series.entries()) {
+    if (isBar(one)) {
+      const below = one.kind === "stack" ? heightsBelow(series, n) : one.x.map(() => 0);
+      const there = one.x.map((v, i) => [x.at(v), y.at(below[i] + one.y[i])])
+        .filter(([px, py]) => px !== null && py !== null && px + x.band / 2 > from && px - x.band / 2 < to);
+      least = Math.min(least, ...there.map(([, py]) => Math.max(0, py - at)));
+      continue;
+    }
+    for (const values of [one.y, one.lo, one.hi].filter(Boolean)) {
+      const points = one.x.map((v, i) => [x.at(v), y.at(values[i])]).filter(([px, py]) => px !== null && py !== null);
+      points.forEach(([px, py], i) => {
+        const [qx, qy] = (isPoints(one) ? null : points[i + 1]) ?? [px, py];
+        for (let t = 0; t <= 1; t += 1 / 32) {
+          const inside = px + t * (qx - px) >= from && px + t * (qx - px) <= to;
+          if (inside) least = Math.min(least, Math.abs(py + t * (qy - py) - at));
+        }
+      });
+    }
+  }
+  return least;
+}
+
 function draw(svg, spec, frames, frame, width, id) {
   svg.replaceChildren();
   const height = Math.round(Math.max(280, Math.min(400, width * 0.52)));
@@ -308,12 +337,9 @@ function draw(svg, spec, frames, frame, width, id) {
   });
   if (spec.reference) {
     const at = Math.max(box.top + 10, y.at(spec.reference.y) - 6);
-    // At the end of the line where the curves leave more room.
-    const room = [box.left, box.right].map((end) => Math.min(...frame.series.flatMap((s) => s.x
-      .map((v, i) => [x.at(v), y.at(s.y[i])])
-      .filter(([px, py]) => px !== null && py !== null && Math.abs(px - end) < 130)
-      .map(([, py]) => Math.abs(py - at + 5)))));
-    const right = room[1] >= room[0];
+    const [start, end] = [[box.left, box.left + wide(spec.reference.label)],
+      [box.right - wide(spec.reference.label), box.right]].map((span) => room(frame.series, x, y, span, at - 5));
+    const right = end >= start;
     node(svg, "text", {
       x: right ? box.right - 4 : box.left + 4, y: at, "text-anchor": right ? "end" : "start", class: "labsim-note",
     }, spec.reference.label);
@@ -321,8 +347,12 @@ function draw(svg, spec, frames, frame, width, id) {
   if (frame.mark && x.at(frame.mark[0]) !== null) {
     const at = x.at(frame.mark[0]);
     const right = at > (box.left + box.right) / 2;
+    const beside = right ? [at - wide(frame.mark[1]), at] : [at, at + wide(frame.mark[1])];
+    const ends = [box.bottom - 8, box.top + 24]; // below the topmost grid line
+    const [low, high] = ends.map((end) => room(frame.series, x, y, beside, end - 5));
     node(svg, "text", {
-      x: at + (right ? -6 : 6), y: box.bottom - 8, "text-anchor": right ? "end" : "start", class: "labsim-note",
+      x: at + (right ? -6 : 6), y: ends[low >= Math.min(high, ENOUGH) ? 0 : 1], "text-anchor": right ? "end" : "start",
+      class: "labsim-note",
     }, frame.mark[1]);
   }
 }
@@ -405,7 +435,7 @@ function render({ model, el }) {
       input.setAttribute("aria-valuetext", shown);
       output.textContent = shown;
     });
-    const width = Math.max(300, Math.min(820, Math.round(holder.clientWidth || 720)));
+    const width = Math.max(300, Math.min(1320, Math.round(holder.clientWidth || 720)));
     draw(svg, spec, frames, frame, width, id);
     drawLegend(legend, spec, frame, id);
     text.textContent = frame.text;

@@ -23,6 +23,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from .style import look
 
@@ -38,7 +39,10 @@ _RC = {
     "grid.color": "#dddddd",
     "grid.linewidth": 0.7,
     "axes.axisbelow": True,
-    "legend.frameon": False,
+    # No frame, but a ground: the grid does not run through its words.
+    "legend.edgecolor": "none",
+    "legend.fancybox": False,
+    "legend.framealpha": 0.85,
     "legend.handlelength": 3.2,
     "lines.linewidth": 2.0,
     "lines.markersize": 6,
@@ -160,6 +164,9 @@ def show(fig: Figure, alt: str) -> None:
     """
     if not alt or not alt.strip():
         raise ValueError(f"alt is {alt!r}; allowed: a sentence that says what the figure shows")
+    for axis in (one for ax in fig.axes for one in (ax.xaxis, ax.yaxis)):
+        if isinstance(axis.get_major_locator(), FixedLocator):  # a logarithm's own small ticks do not go with these
+            axis.set_minor_locator(NullLocator())
     data = base64.b64encode(png(fig)).decode("ascii")
     width = round(fig.get_figwidth() * 96)
     page = (

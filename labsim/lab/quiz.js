@@ -165,7 +165,7 @@ function render({ model, el }) {
       html(said, "strong", "", option.right ? `✓ Right.${more} ` : "✗ Not this one. ");
       words(html(said, "span", ""), option.why);
     } else {
-      html(said, "span", "labsim-quiz-soft", "Choose; every choice says why. Keys: 1 to 5, left and right.");
+      html(said, "span", "labsim-quiz-soft", `Choose; every choice says why. Keys: 1 to ${options.length}, left and right.`);
     }
     buttons[0].setAttribute("aria-disabled", String(at() === 0));
     buttons[1].setAttribute("aria-disabled", String(at() === data().length - 1));

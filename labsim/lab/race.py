@@ -87,10 +87,16 @@ class Race:
         """Median predicted speedup."""
         return statistics.median(one.speedup for one in self.predictions(arm))
 
+    def middle(self, arm: str) -> tuple[float, float]:
+        """(predicted, measured) speedup of the round with the median error: two figures that belong together."""
+        guesses = [one.speedup for one in self.predictions(arm)]
+        pairs = sorted(zip(guesses, self.speedups(arm), strict=True), key=lambda pair: pair[0] / pair[1])
+        return pairs[(len(pairs) - 1) // 2]
+
     def error(self, arm: str) -> float:
         """Relative error of the prediction: median over the rounds of predicted over measured, minus 1."""
-        pairs = zip(self.predictions(arm), self.speedups(arm), strict=True)
-        return statistics.median(guess.speedup / measured for guess, measured in pairs) - 1
+        guess, measured = self.middle(arm)
+        return guess / measured - 1
 
     def survival(self, arm: str) -> tuple[float, ...]:
         """P(at least i accepted), i = 1..k, over all steps of the first round (the others repeat it)."""

@@ -76,6 +76,8 @@ class Verdict:
         """A small card; colours follow JupyterLab's theme and fall back to a light page."""
         mark, word, colour = _MARKS[self.status]
         name = f"{html.escape(label)}: " if label else ""
+        if label.endswith("?"):
+            name, word = f"{html.escape(label)} ", word.capitalize()
         body = "".join(f'<div style="margin-top:.3em">{markup(line)}</div>' for line in self.details)
         return (
             f'<div role="status" style="border-left:.4em solid {colour};padding:.45em .9em;margin:.3em 0;'

@@ -53,6 +53,7 @@ def states(page: Page) -> list[str]:
 
 def test_a_wrong_choice_says_why_and_the_right_ones_finish_the_question(static: Page, screenshots: Path) -> None:
     said, score = static.get_by_role("status"), static.locator(".labsim-quiz-score")
+    expect(said).to_contain_text("Keys: 1 to 3,")
     expect(static.locator(".labsim-quiz-hint")).to_have_text("2 of these are right: find them all.")
     expect(static.locator(".labsim-quiz-asked code")).to_have_text(["1", "2", "3"])
     expect(static.locator(".labsim-quiz-asked em")).to_have_text(["odd"])

@@ -500,6 +500,12 @@ def test_html_of_a_verdict_escapes_what_the_learner_wrote():
     assert "a &lt; b" in verdict.to_html()
 
 
+def test_a_title_that_asks_keeps_its_question_mark_alone():
+    verdict = Verdict(Status.PASSED, "Right.")
+    assert "✓ 03.1 Keep it? Passed.</strong>" in verdict.to_html("03.1 Keep it?")
+    assert "✓ 03.2 A draw: passed.</strong>" in verdict.to_html("03.2 A draw")
+
+
 INF = float("inf")
 
 

@@ -102,6 +102,7 @@ def test_breakeven_frame_equals_the_cost_model() -> None:
     fits = requests_that_fit("h200", "llama-3.3-70b", 8000)
     drawn = dict(zip(concurrency.CONCURRENCIES, frame.series[0].y, strict=True))
     assert 64 < fits < 256
+    assert "on 4 x h200," in frame.text, "the GPUs whose memory and bandwidth were reckoned with"
     for c, value in drawn.items():
         assert value == (pytest.approx(break_even(cost, 5, c, 8000).alpha_breakeven, rel=1e-4) if c <= fits else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,6 +46,16 @@ def test_prediction_by_hand() -> None:
     assert found.prediction("made up") == pytest.approx(1.3125)
     assert found.speedup("made up") == pytest.approx(44 / 36)
     assert found.error("made up") == pytest.approx(1.3125 / (44 / 36) - 1)
+
+
+def test_the_two_figures_of_the_middle_round_give_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Medians of each side alone come from different rounds, and need not even have the error's sign."""
+    guesses, clocks = (0.9, 0.8, 1.0), (0.5, 1.2, 1.4)
+    monkeypatch.setattr(Race, "predictions", lambda self, arm: [SimpleNamespace(speedup=one) for one in guesses])
+    monkeypatch.setattr(Race, "speedups", lambda self, arm: list(clocks))
+    found = Race(2, ())
+    assert found.middle("a") == (1.0, 1.4)
+    assert found.error("a") == pytest.approx(1.0 / 1.4 - 1)
 
 
 def test_the_recorded_prediction_on_a_real_model_is_within_15_percent() -> None:

@@ -117,6 +117,21 @@ def test_the_same_figure_gives_the_same_png(figure):
     assert (width, height) == (770, 462)  # 7.0 x 4.2 inches at 110 dots per inch
 
 
+def test_the_grid_does_not_run_through_a_legends_words(figure):
+    frame = figure[1].get_legend().get_frame()
+    assert frame.get_visible() and frame.get_alpha() > 0.8 and frame.get_edgecolor()[3] == 0
+
+
+def test_ticks_that_were_chosen_stand_alone_on_a_logarithmic_axis():
+    for chosen, expected in ((None, True), ([1, 8, 64], False)):
+        fig, ax = plots.axes("x (1)", "y (1)", x_scale="log")
+        plots.line(ax, [1, 8, 64], [1, 2, 3], "a")
+        if chosen:
+            ax.set_xticks(chosen, map(str, chosen))
+        plots.show(fig, alt=ALT)
+        assert (len(ax.get_xticks(minor=True)) > 0) is expected
+
+
 def test_no_global_state_is_left_behind(figure):
     import matplotlib
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from nbformat.v4 import new_output
 
 from labsim.lab.exercise import find_exercise
 from labsim.lab.explorer import Frame, Series, Slider, explore
@@ -142,6 +143,14 @@ def test_a_widget_whose_state_was_not_saved_is_an_error(deck_of: MakeDeck, tmp_p
 def test_no_directory_of_this_machine_is_told(deck_of: MakeDeck) -> None:
     page = deck_of(code("x", text=f"at {Path.home()}/somewhere\n")).read_text(encoding="utf-8")
     assert "at ~/somewhere" in page and f"{Path.home()}/" not in page
+
+
+def test_progress_leaves_nothing_not_even_a_blank_line(deck_of: MakeDeck) -> None:
+    told = code("widget", "slide", html="<i>drawn</i>")
+    told.outputs = [new_output("stream", name="stderr", text=text) for text in ("\r3 of 4", "\r4 of 4", "\n")]
+    told.outputs.append(new_output("display_data", data={"text/html": "<i>drawn</i>"}))
+    *_, last = soup_of(deck_of(told)).select(".slides > section")
+    assert len(last.select(".jp-OutputArea-child")) == 1
 
 
 def test_long_output_is_cut_and_says_so(deck_of: MakeDeck) -> None:

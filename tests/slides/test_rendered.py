@@ -78,6 +78,19 @@ def test_every_slide_is_one_printed_page(deck_of: MakeDeck, browser: Browser, tm
     assert faults_of_print(pdf, 5) == ["4 pages for 5 slides"]
 
 
+@pytest.mark.browser
+def test_a_printed_page_has_the_margins_of_its_slide(deck_of: MakeDeck, browser: Browser) -> None:
+    with opened(browser, deck_of(), query="?print-pdf") as (page, faults):
+        page.wait_for_selector(".pdf-page", state="attached")
+        sides = page.evaluate(
+            "() => [...document.querySelectorAll('.pdf-page')].map((sheet) => {"
+            " const [a, b] = [sheet, sheet.querySelector('.page')].map((one) => one.getBoundingClientRect());"
+            " return [b.left - a.left, b.top - a.top, a.right - b.right]; })"
+        )
+    assert faults == [] and len(sides) == 4
+    assert all(left >= 60 and top >= 34 and right >= 60 for left, top, right in sides), sides
+
+
 def test_a_blank_page_and_another_shape_are_found(tmp_path: Path) -> None:
     writer = PdfWriter()
     writer.add_blank_page(960, 540)
@@ -85,3 +98,16 @@ def test_a_blank_page_and_another_shape_are_found(tmp_path: Path) -> None:
     writer.write(tmp_path / "bad.pdf")
     found = faults_of_print(tmp_path / "bad.pdf", 2)
     assert found == ["page 1 is blank", "page 2 is 595 x 842 points, not 16:9", "page 2 is blank"]
+
+
+@pytest.mark.browser
+def test_an_explorer_fills_the_width_that_its_place_has(deck_of: MakeDeck, browser: Browser) -> None:
+    """Also where the page is full, so that it is drawn smaller and its place has more room."""
+    full = "\n\n".join(f"Paragraph {n} of many." for n in range(7))
+    with opened(browser, deck_of(markdown(full, "-"))) as (page, faults):
+        page.evaluate("() => Reveal.slide(2, 0)")
+        widths = page.evaluate(
+            "() => ['.labsim-figure', '.labsim-chart'].map((one) =>"
+            " Reveal.getCurrentSlide().querySelector(one).getBoundingClientRect().width)"
+        )
+    assert faults == [] and widths[1] > 0.97 * widths[0]

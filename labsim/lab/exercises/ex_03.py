@@ -323,7 +323,7 @@ EXERCISES = (
         difficulty="medium",
         prompt=(
             "`draft` lists the drafted tokens. `choices` comes out of *one* target forward and is one longer: "
-            "`choices[0]` is the target's most likely token after the text, `choices[i]` the one after `draft[i-1]`. "
+            "`choices[0]` is the target's most likely token after the text, `choices[i]` the one after `draft[i - 1]`. "
             "Return the list of tokens that the step emits."
         ),
         hints=(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ...sim.accept_process import Acceptance
 from ...sim.acceptance import convert_survival
-from ...sim.cost import break_even, cost_model
+from ...sim.cost import break_even, choose_tensor_parallel, cost_model
+from ...sim.hardware import find_gpu
 from ...sim.memory import requests_that_fit
 from ...sim.serving import EngineConfig, compare
+from ...sim.targets import find_model
 from ...sim.workload import LogNormal, Workload
 from ..explorer import Explorer, Frame, Reference, Series, Slider, explore
 
@@ -53,9 +55,11 @@ def _breakeven_frame(policy: float, model: str, gpu: str, k: int, context: int) 
         end = f"so all points, to {last}, are drawn"
     else:
         end = f"so the curve ends at {last}" if last else "so there is no curve"
+    shape = find_model(model)
+    gpus = choose_tensor_parallel(find_gpu(gpu), shape, shape.dtype)
     text = (
-        f"{model} on {gpu}, EAGLE-3, K = {k}, context {context}: {ends}. The cache of {fits} such requests fits beside "
-        f"the weights, {end}."
+        f"{model} on {gpus} x {gpu}, EAGLE-3, K = {k}, context {context}: {ends}. The cache of {fits} such "
+        f"requests fits beside the weights, {end}."
     )
     drawn = [alphas.get(c) for c in CONCURRENCIES]
     return Frame([Series("break-even", CONCURRENCIES, drawn)], text=text, alt=f"One curve. {text}")

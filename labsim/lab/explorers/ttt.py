@@ -37,8 +37,8 @@ def depth_by_depth(grid: Grid, domain: str = "all") -> Explorer:
         alive = "too few chains get there" if last is None else f"{last.mean:.0%} of the chains alive survive"
         text = (
             f"{arm.name}, chains of {depth}: {length.mean:.2f} tokens per verify step "
-            f"({length.low:.2f} to {length.high:.2f} over {len(grid.of(arm))} trainings). At depth 1 {first.mean:.0%} "
-            f"survive; at depth {depth}: {alive}."
+            f"({length.low:.2f} to {length.high:.2f} over {len(grid.of(arm))} trainings). At depth 1, {first.mean:.0%} "
+            f"survive; at depth {depth}, {alive}."
         )
         return Frame(
             series,

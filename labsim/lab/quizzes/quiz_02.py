@@ -102,7 +102,7 @@ QUESTIONS = (
             Option(
                 "They grow, but by less than four times.",
                 "Four tokens touch 29.1 experts instead of 8: some are shared. So the step ratio at 8 users is "
-                "1.59, and 1.41 for the dense 8B.",
+                "1.59, and 1.42 for a dense 8B on as many GPUs.",
                 right=True,
             ),
             Option(
@@ -119,7 +119,7 @@ QUESTIONS = (
         numbers={
             "29.1": "experts_touched_by_4_tokens",
             "1.59": "step_ratio_moe_c8",
-            "1.41": "step_ratio_dense_c8",
+            "1.42": "step_ratio_dense_c8",
         },
     ),
 )

@@ -46,7 +46,7 @@ _RECORDING = {"record", "record_interval"}
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,2} +(.+)$", re.MULTILINE)
 _BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
-_LONGEST_OPEN_CODE = 16  # lines
+_LONGEST_OPEN_CODE = 12  # lines beside an output
 _LONGEST_TEXT = 26  # lines of one printed output; more cannot be read from a slide
 
 
@@ -143,9 +143,9 @@ def _kicker(heading: str, cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _shows(output: nbformat.NotebookNode) -> bool:
-    """False for what only programs read, such as the recorded metrics, and for lines that told of progress."""
+    """False for what only programs read, such as the recorded metrics, for lines that told of progress, for blanks."""
     if output.output_type == "stream":
-        return not (output.name == "stderr" and "\r" in output.text)
+        return bool(output.text.strip()) and not (output.name == "stderr" and "\r" in output.text)
     return output.output_type == "error" or any(not mime.startswith("application/vnd.labsim.") for mime in output.data)
 
 
