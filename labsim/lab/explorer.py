@@ -404,4 +404,6 @@ def _rounded(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -55,7 +55,7 @@ FAULTS = {
         before=lambda layout, r, u: torch.arange(layout.local_length),
     ),
     "own positions inside": Way(
-        "inside, the rank's own positions again and again (SpecForge, for a while)",
+        "inside, the rank's own positions again and again (SpecForge, once)",
         inside=lambda layout, r, u: layout.positions(r, u).repeat(layout.ulysses),
     ),
     "zigzag forgotten": Way(

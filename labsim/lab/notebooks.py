@@ -32,6 +32,7 @@ SLIDE_TYPES = ("slide", "subslide", "fragment", "skip", "notes", "-")
 REQUIRED_DEFAULTS: Mapping[str, object] = {"scale": "ci", "seed": 0, "solve": False}
 _TYPES: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 _DUPLICATE = re.compile(r"-Copy\d*$")
+_CLAIM_ID = re.compile(r"\bclaims? [A-Z]\d+", re.IGNORECASE)
 _GLOSSARY_LINK = re.compile(r"\]\([^)]*docs/glossary\.md(#[^)]*)?\)")
 _SHOWS_SOURCE = re.compile(r"^show_source\(", re.MULTILINE)
 _END: Mapping[str, Any] = {"metadata": {"slideshow": {"slide_type": "slide"}}}
@@ -163,6 +164,8 @@ def lint(notebook: Mapping[str, Any], solutions: Mapping[str, str]) -> list[str]
             problems.append(f"{where}: slideshow.slide_type is {slide_type!r}; allowed: {', '.join(SLIDE_TYPES)}")
         if cell["cell_type"] == "code" and index not in exercises:
             problems.extend(f"{where}: {problem}" for problem in _lint_code(cell["source"]))
+        if cell["cell_type"] == "markdown" and (by_id := _CLAIM_ID.search(cell["source"])):
+            problems.append(f"{where}: says {by_id[0]!r}, an id that no reader knows; right: the claim's own words")
     if not any(cell["cell_type"] == "markdown" and _GLOSSARY_LINK.search(cell["source"]) for cell in notebook["cells"]):
         problems.append("no markdown cell links docs/glossary.md")
     return problems

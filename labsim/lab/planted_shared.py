@@ -40,13 +40,13 @@ FAULTS = {
         "inside = wanted < self.layout.length",
         "inside = (wanted < self.layout.length) & torch.stack("
         "[torch.isin(wanted - back, self.positions_L) for back in range(self.steps)]).any(0)",
-        "the last token of the halo is not loaded, and 0 stands in for it",
+        "the halo's last token is not loaded, and read as 0",
     ),
     "seam": Planted(
         Part.tokens,
         "wanted = self.positions_L + 1 + step",
         "wanted = self.positions_L.roll(-1 - step)",
-        "tokens are shifted inside the shard: a stranger's at every seam",
+        "tokens shift inside the shard: a stranger's at each seam",
     ),
     "positions from zero": Planted(
         RecurrentDraft.ttt_forward,

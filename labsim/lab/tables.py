@@ -40,8 +40,11 @@ def table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
     if not InteractiveShell.initialized():
         print(caption, *(", ".join(row) for row in [names, *cells]), sep="\n")
         return
-    # A word in a column of numbers, such as "does not fit", stands where they stand.
-    numeric = [any(_NUMBER.fullmatch(text) for text in column) for column in zip(*cells, strict=True)]
+    # A word in a column of numbers, such as "does not fit", stands where they stand; a list such as "1, 2" is words.
+    numeric = [
+        any(_NUMBER.fullmatch(text) for text in column) and not any(", " in text for text in column)
+        for column in zip(*cells, strict=True)
+    ]
     style = [f"text-align:{'right' if number else 'left'};padding:2px 10px" for number in numeric]
     head = "".join(f'<th style="{s}">{html.escape(n)}</th>' for n, s in zip(names, style, strict=True))
     body = "".join(

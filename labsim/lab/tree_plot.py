@@ -126,7 +126,7 @@ def draw_mask(
                 own = {"facecolor": GREEN, "hatch": "//"} if i == j else {"facecolor": "#0072B2"}
                 look = own if mask[i][j] else {"facecolor": "white"}
                 ax.add_patch(_square(j, i, **look))
-        ax.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="is seen", ylabel="looks")
+        ax.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="is seen", ylabel="looks, @ its position")
         labels = [visible(token) for token in tokens]
         ax.set_xticks(range(count), labels, rotation=60, ha="right", rotation_mode="anchor", fontsize=10)
         ax.set_yticks(

@@ -92,6 +92,13 @@ def test_a_slider_that_leaves_numbers_out_says_so(values, said):
     assert [one["coarse"] for one in made.spec["sliders"] if one["name"] == "k"] == [said]
 
 
+def test_thousands_are_set_apart_beside_a_slider_as_they_are_in_a_frames_text():
+    sliders = {**SLIDERS, "k": Slider("context", (1000, 131_072))}
+    made = explore(lambda k, cost, gpu: compute(2, cost, gpu), sliders, title="t", x_label="x", y_label="y")
+    assert [one["texts"] for one in made.spec["sliders"] if one["name"] == "k"] == [["1,000", "131,072"]]
+    assert made.spec["sliders"][0]["coarse"] == "2 values from 1,000 to 131,072"
+
+
 def test_a_part_of_the_value_may_be_assigned_and_observers_hear_once(made):
     heard = []
     made.observe(lambda change: heard.append(change.new.text), "frame")

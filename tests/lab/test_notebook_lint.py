@@ -82,6 +82,7 @@ BROKEN: dict[str, tuple[Callable[[Node], None], str]] = {
     "no exercise": (lambda nb: nb.cells.pop(3), "solution 01.1 has no exercise"),
     "source alone": (_append(code("show_source(f)")), "cell 5: a page of source alone"),
     "task alone": (_append(_words("Try: another K.")), "cell 5: a page begins with 'Try:'"),
+    "claim by its id": (_append(_words("So claim A7 holds.")), "cell 5: says 'claim A7'"),
     "no glossary": (_set(0, "source", "# docs/glossary.md is only named"), "no markdown cell links docs/glossary.md"),
 }
 

@@ -24,6 +24,7 @@ def shell(tmp_path, monkeypatch):
     ("column", "side"),
     [
         (["0.09", "does not fit"], "right"),
+        (["1, 2, 4", "1"], "left"),
         ([16, "nowhere"], "right"),
         ([0.25, 1e-17], "right"),
         (["12.5%", "3e-16"], "right"),

@@ -21,9 +21,13 @@ def ranks(acceptance: float) -> list[float]:
 
 @pytest.mark.parametrize("acceptance", [0.5, 0.7, 0.85])
 def test_the_best_tree_holds_the_likeliest_of_all_paths(acceptance: float) -> None:
-    """Brute force over every path of depth 7 or less through the first four ranks."""
+    """Brute force over every path that is not too deep, through the first four ranks."""
     chances = sorted(
-        (math.prod(path) for depth in range(1, 8) for path in itertools.product(ranks(acceptance)[:4], repeat=depth)),
+        (
+            math.prod(path)
+            for depth in range(1, trees.MAX_DEPTH + 1)
+            for path in itertools.product(ranks(acceptance)[:4], repeat=depth)
+        ),
         reverse=True,
     )
     grown = trees.best_trees(acceptance, 12)
@@ -44,8 +48,8 @@ def test_counts_of_one_are_a_chain() -> None:
 
 @pytest.mark.parametrize("acceptance", trees.ACCEPTANCES)
 def test_at_equal_width_no_chain_emits_more_than_the_best_tree(acceptance: float) -> None:
-    grown = trees.best_trees(acceptance, 7)
-    for k in range(1, 8):
+    grown = trees.best_trees(acceptance, trees.MAX_DEPTH)
+    for k in range(1, trees.MAX_DEPTH + 1):
         assert grown[k].length >= expected_tokens_geometric(acceptance, k) - 1e-12
 
 

@@ -270,7 +270,7 @@ MESH_EXERCISES = (
                 ),
             ],
         ),
-        takeaway="The ring's bytes stay as the ring grows; those of the swaps fall with the number of ranks.",
+        takeaway="The ring's bytes grow towards all keys and values; those of the swaps fall with the number of ranks.",
     ),
     Exercise(
         id="11.9",

@@ -24,7 +24,7 @@ CONTEXTS = (1000, 4000, 8000, 16_000)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8)
 AXIS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 40, 60)
 NEXT_SHARE = 0.5
-TOP_K, MAX_DEPTH, CONTEXT = 10, 7, 1000  # EAGLE-2's defaults; tokens of context per request
+TOP_K, MAX_DEPTH, CONTEXT = 10, 6, 1000  # EAGLE-2's for 7B and 8B targets; tokens of context per request
 GPU, MODEL = "h100", "llama-3.1-8b"
 
 

@@ -60,31 +60,31 @@ QUESTIONS = (
         id="04.q3",
         title="sixty nodes for everybody",
         text="A tree of 60 nodes gives 2.4x for one request on this H100. With 64 requests of 1,000 tokens at once it "
-        "breaks even at 9.4 tokens per step, and its longest path has 8 tokens with the target's own. What helps?",
+        "breaks even at 9.3 tokens per step, and its longest path has 7 tokens with the target's own. What helps?",
         options=(
             Option(
                 "A better draft.",
-                "A perfect one emits 8 tokens per step, and 9.4 are needed. No draft can pay for these rows: 0.47x "
+                "A perfect one emits 7 tokens per step, and 9.3 are needed. No draft can pay for these rows: 0.47x "
                 "is what the page's draft makes of them.",
             ),
             Option(
                 "Fewer nodes per request.",
                 "A node is one row per request. With 64 short requests rows are arithmetic that the GPU has to do; "
                 "what remains is a short chain of the same head. (Reading long caches hides rows: with 4,000 tokens "
-                "each it breaks even at 6.0.)",
+                "each it breaks even at 5.9.)",
                 right=True,
             ),
             Option(
                 "A larger batch, to use the GPU better.",
                 "It is used: the tree of every request brings 61 rows. More requests of this length raise break-even "
-                "further; with one it is 1.9 tokens.",
+                "further; with one it is 1.8 tokens.",
             ),
         ),
         numbers={
-            "9.4": "eagle2_break_even_tokens_batch_64",
-            "6.0": "eagle2_break_even_tokens_batch_64_context_4000",
+            "9.3": "eagle2_break_even_tokens_batch_64",
+            "5.9": "eagle2_break_even_tokens_batch_64_context_4000",
             "0.47": "eagle2_speedup_batch_64",
-            "1.9": "eagle2_break_even_tokens_batch_1",
+            "1.8": "eagle2_break_even_tokens_batch_1",
         },
     ),
     Question(
