@@ -63,7 +63,7 @@ class GenerationResult:
         finish_reason: `stop` (a stop token), `length` (max_new_tokens) or `context` (the model's context is full).
         steps: verify steps, one target forward each.
         prefill_forwards: target forwards over the prompt.
-        seconds: wall time by phase; shared by the rows of a batch.
+        seconds: wall time by phase; shared by the rows of a batch, so that rates of a row that ends early are too low.
         weight_bytes: bytes of weights that one target forward reads.
     """
 
