@@ -408,8 +408,8 @@ EXERCISES = (
             + "."
         ),
         hints=(
-            "Which letter lacks one place and is nearly right at all others? Which one is smaller at every place, and the "
-            "smaller the longer the row?",
+            "Which letter lacks one place and is nearly right at all others? Which one is smaller at every place, and "
+            "the smaller the longer the row?",
             "A gradient of exactly 0 is a guess that the loss leaves out. A gradient that is too small everywhere, by "
             "a factor that depends on nothing but the row's length, is a sum divided by the wrong number.",
             "Place -1 is the prompt's last token. Its own token is prompt, the next one is answer: which mask counts "
