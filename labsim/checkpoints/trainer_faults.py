@@ -49,7 +49,8 @@ TRAINER_FAULTS = (
     TrainerFault(
         "loss-mean-diluted",
         "the mean runs over all positions, masked ones counted",
-        "the step size depends on how long the prompts are; losses of two systems cannot be compared",
+        "loss and gradient shrink as prompts grow: rows with long prompts weigh less, and losses of two systems "
+        "cannot be compared",
         "divide by the number of places that count",
         f"{TESTS}::test_the_gradient_does_not_depend_on_the_prompts_length",
     ),

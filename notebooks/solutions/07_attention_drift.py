@@ -42,3 +42,6 @@ answer(
         "H": "layers-one-off",
     },
 )
+
+# %% 07.7
+answer("07.7", {"J": "mask-of-x-t", "K": "loss-mean-diluted"})

@@ -86,7 +86,7 @@ def test_the_letters_are_faults_that_run() -> None:
     for curves, causes in ((hand.CURVES, hand.CAUSES), (hand.MORE_CURVES, hand.MORE_CAUSES)):
         assert set(curves.values()) < set(causes) <= set(known)
         assert all(known[name].runs for name in causes)
-    assert len({*hand.CURVES.values(), *hand.MORE_CURVES.values()}) == 8
+    assert len({*hand.CURVES.values(), *hand.MORE_CURVES.values(), *hand.TRAINING_CURVES.values()}) == 10
 
 
 def test_the_curves_look_as_the_hints_say(nano: Target) -> None:

@@ -257,6 +257,39 @@ def four_of_them():
     return {letter: fault for letter, fault in MORE.items() if letter != "F"}
 
 
+# 07.7 two wrong losses
+
+LOSSES = {"J": "mask-of-x-t", "K": "loss-mean-diluted"}
+
+
+def two():
+    return dict(LOSSES)
+
+
+def two_backwards():
+    return {letter: LOSSES[letter] for letter in "KJ"}
+
+
+def j_and_k():
+    return {"J": "loss-mean-diluted", "K": "mask-of-x-t"}
+
+
+def late():
+    return LOSSES | {"J": "features-one-late"}
+
+
+def fed_back():
+    return LOSSES | {"J": "pre-norm-feedback"}
+
+
+def teacher():
+    return LOSSES | {"K": "teacher-norm-twice"}
+
+
+def one_of_them():
+    return {"J": "mask-of-x-t"}
+
+
 ANSWERS = {
     "07.1": Answers(
         right=(by_definition, by_numpy),
@@ -325,6 +358,16 @@ ANSWERS = {
             Wrong(feedback, "a feedback fault in place of the halves"),
             Wrong(f_and_h, "template and layers exchanged"),
             Wrong(four_of_them),
+        ),
+    ),
+    "07.7": Answers(
+        right=(two, two_backwards),
+        wrong=(
+            Wrong(j_and_k, "mask and mean exchanged"),
+            Wrong(late, "features in place of the mask"),
+            Wrong(fed_back, "feedback in place of the mask"),
+            Wrong(teacher, "teacher in place of the mean"),
+            Wrong(one_of_them),
         ),
     ),
 }

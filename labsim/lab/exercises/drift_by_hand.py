@@ -37,6 +37,16 @@ MORE_CAUSES: Mapping[str, str] = {
     "template-differs": "a chat template that is not the target's lies beside the weights",
 }
 
+# Those behind the letters of 07.7; names as in `checkpoints.trainer_faults`.
+TRAINING_CURVES: Mapping[str, str] = {"J": "mask-of-x-t", "K": "loss-mean-diluted"}
+TRAINING_CAUSES: Mapping[str, str] = {
+    "features-one-late": "each place is given the state of the next place",
+    "loss-mean-diluted": "the mean runs over all places of the row, those that do not count as well",
+    "mask-of-x-t": "a place counts if its own token belongs to the answer, not if the next one does",
+    "pre-norm-feedback": "the state is fed back before the norm",
+    "teacher-norm-twice": "the teacher's last state is normed once more",
+}
+
 
 def rms(x: State) -> float:
     """Root mean square, |x| / sqrt(number of entries)."""

@@ -11,6 +11,8 @@ from .drift_by_hand import (
     CURVES,
     MORE_CAUSES,
     MORE_CURVES,
+    TRAINING_CAUSES,
+    TRAINING_CURVES,
     centred,
     fused_input,
     handed_on,
@@ -43,6 +45,12 @@ def _more(**named: str) -> dict[str, str]:
         if said in at:
             answer[at[said]] = right
     return answer
+
+
+def _training(**named: str) -> dict[str, str]:
+    """The right answer of 07.7 with faults that have no letter in the place of others."""
+    other = {right.replace("_", "-"): said for right, said in named.items()}
+    return {letter: other.get(fault, fault) for letter, fault in TRAINING_CURVES.items()}
 
 
 EXERCISES = (
@@ -387,5 +395,49 @@ EXERCISES = (
             },
         ),
         takeaway="A curve names faults that cost; one that costs little, or lies outside the weights, needs the files.",
+    ),
+    Exercise(
+        id="07.7",
+        title="Two wrong losses",
+        minutes=6,
+        difficulty="medium",
+        prompt=(
+            "J and K are losses with one fault each; their gradients are above, beside the right one's. Give a "
+            "dictionary from letter to fault. Three candidates fit no letter: "
+            + "; ".join(f"`{name}` ({cause})" for name, cause in TRAINING_CAUSES.items())
+            + "."
+        ),
+        hints=(
+            "Which letter lacks one place and is nearly right at all others? Which one is smaller at every place, and "
+            "the smaller the longer the row?",
+            "A gradient of exactly 0 is a guess that the loss leaves out. A gradient that is too small everywhere, by "
+            "a factor that depends on nothing but the row's length, is a sum divided by the wrong number.",
+            "Place -1 is the prompt's last token. Its own token is prompt, the next one is answer: which mask counts "
+            "it, and which does not? And what grows with every prompt in a row, though not one guess more counts?",
+        ),
+        check=value_check(
+            dict(TRAINING_CURVES),
+            {
+                "mask and mean exchanged": (
+                    dict(zip(TRAINING_CURVES, reversed(TRAINING_CURVES.values()), strict=True)),
+                    "A mask decides which places count: it takes one of them away. Dividing by too large a number "
+                    "makes all of them smaller, and takes none away.",
+                ),
+                "features in place of the mask": (
+                    _training(mask_of_x_t="features-one-late"),
+                    "Both are one token off. States that come one place late are wrong at every place, and every "
+                    "place still counts; here one place has no gradient at all.",
+                ),
+                "feedback in place of the mask": (
+                    _training(mask_of_x_t="pre-norm-feedback"),
+                    "A feedback fault spares depth 1. Here one guess of depth 1 does not train.",
+                ),
+                "teacher in place of the mean": (
+                    _training(loss_mean_diluted="teacher-norm-twice"),
+                    "Another teacher changes what a guess is pulled to. It knows nothing of what else is in the row.",
+                ),
+            },
+        ),
+        takeaway="Put prompts beside an answer: its gradient must stay. Look at its first guess: there must be one.",
     ),
 )
