@@ -47,3 +47,8 @@ def following(shards):
     late = [token for shard in reversed(shards) for token in shard[half:]]
     after = dict(zip(early + late, (early + late)[1:]))
     return [[after.get(token) for token in shard] for shard in shards]
+
+# %% 10.6
+@exercise("10.6")
+def what_lands(sent, expected):
+    return [dict(zip(buffers, sent[rank - 1])) for rank, buffers in enumerate(expected)]

@@ -280,6 +280,47 @@ def the_token_before(shards):
     return [[before.get(token) for token in shard] for shard in shards]
 
 
+# 10.6 what lands where
+
+
+def queue_by_queue(sent, expected):
+    lines = [list(order) for order in sent]
+    found = []
+    for rank, buffers in enumerate(expected):
+        line = lines[(rank - 1) % len(sent)]
+        found.append({buffer: line.pop(0) for buffer in buffers})
+    return found
+
+
+def shifted_round(sent, expected):
+    came = [sent[-1], *sent[:-1]]
+    return [{buffer: came[rank][at] for at, buffer in enumerate(buffers)} for rank, buffers in enumerate(expected)]
+
+
+def labelled(sent, expected):
+    return [{name: name for name in buffers} for buffers in expected]
+
+
+def the_wrong_neighbour(sent, expected):
+    return [dict(zip(expected[rank], sent[(rank + 1) % len(sent)], strict=True)) for rank in range(len(sent))]
+
+
+def its_own(sent, expected):
+    return [dict(zip(buffers, mine, strict=True)) for mine, buffers in zip(sent, expected, strict=True)]
+
+
+def stacked(sent, expected):
+    return [dict(zip(buffers, sent[rank - 1][::-1], strict=True)) for rank, buffers in enumerate(expected)]
+
+
+def turned_round(sent, expected):
+    return [dict(zip(sent[rank - 1], buffers, strict=True)) for rank, buffers in enumerate(expected)]
+
+
+def all_from_rank_0(sent, expected):
+    return [dict(zip(buffers, sent[0], strict=True)) for buffers in expected]
+
+
 ANSWERS = {
     "10.1": Answers(
         right=(by_remainder, by_the_layout),
@@ -342,6 +383,17 @@ ANSWERS = {
             Wrong(other_seam, "only the seam outside"),
             Wrong(endless, "the text as a ring"),
             Wrong(the_token_before),
+        ),
+    ),
+    "10.6": Answers(
+        right=(queue_by_queue, shifted_round),
+        wrong=(
+            Wrong(labelled, "matched by name"),
+            Wrong(the_wrong_neighbour, "from the next rank"),
+            Wrong(its_own, "the own order"),
+            Wrong(stacked, "last posted first"),
+            Wrong(turned_round, "from message to buffer"),
+            Wrong(all_from_rank_0),
         ),
     ),
 }

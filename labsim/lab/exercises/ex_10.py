@@ -18,12 +18,19 @@ from .ring_by_hand import (
     hops,
     inner_seam_only,
     inside_the_shard,
+    landed,
+    landed_by_name,
+    landed_from_the_next,
+    landed_in_the_own_order,
+    landed_inside_out,
+    landed_last_first,
     mirrored,
     next_tokens,
     outer_seam_only,
     right_owner,
     rolled_in_the_shard,
     some_hop,
+    some_orders,
     some_position,
     some_shards,
     some_sizes,
@@ -376,5 +383,61 @@ EXERCISES = (
             ],
         ),
         takeaway="Take the token by its position, not by its place. One wrong token per seam hardly moves a loss.",
+    ),
+    Exercise(
+        id="10.6",
+        title="What lands where",
+        minutes=5,
+        difficulty="easy",
+        prompt=(
+            "Around a ring every rank posts to the next one the messages `sent[r]` (names, in the order of posting), "
+            "and for those of the rank before it the buffers `expected[r]` (names, in order). All are of one shape and "
+            "are matched as above: in order, unread. Return, by rank, the dictionary from buffer to the message that "
+            "lands in it."
+        ),
+        hints=(
+            "A line between two ranks is a queue. Who fills the queue from which rank `r` takes?",
+            "The first buffer that rank `r` posts takes the first message that rank `r - 1` has posted, whatever their "
+            "names.",
+            "Pair `expected[r]` with `sent[r - 1]`, place by place; `r - 1` of rank 0 is the last rank.",
+        ),
+        check=Check(
+            reference=landed,
+            cases=[
+                ([["keys", "dk"], ["dk", "keys"], ["keys", "dk"]], [["keys", "dk"]] * 3),
+                ([["keys", "values"]] * 2, [["keys", "values"], ["values", "keys"]]),
+            ],
+            random_cases=some_orders,
+            misconceptions=[
+                Misconception(
+                    "matched by name",
+                    "The names are yours. The line hands over its oldest message, and what is of one shape fits any "
+                    "buffer.",
+                    wrong=landed_by_name,
+                ),
+                Misconception(
+                    "from the next rank",
+                    "Messages go to the next rank, so they come from the one before.",
+                    wrong=landed_from_the_next,
+                ),
+                Misconception(
+                    "the own order",
+                    "What a rank posts itself goes away from it. Its buffers take what the rank before has posted, in "
+                    "that one's order.",
+                    wrong=landed_in_the_own_order,
+                ),
+                Misconception(
+                    "last posted first",
+                    "A line is a queue and no stack: what was posted first is taken first.",
+                    wrong=landed_last_first,
+                ),
+                Misconception(
+                    "from message to buffer",
+                    "The other way round: each buffer says which message is in it.",
+                    wrong=landed_inside_out,
+                ),
+            ],
+        ),
+        takeaway="One rank that posts dk before K gives the next one a gradient for a key, and no error.",
     ),
 )

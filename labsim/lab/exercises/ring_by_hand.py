@@ -172,3 +172,44 @@ def some_symptoms(rng: Random) -> tuple[Wrong]:
 def some_shards(rng: Random) -> tuple[list[list[int]]]:
     ring = rng.randint(2, 4)
     return (zigzag(rng.sample(range(100, 999), 2 * ring * rng.randint(2, 4)), ring),)
+
+
+MESSAGES = ("keys", "values", "dk", "dv")
+Orders = Sequence[Sequence[str]]
+Landed = list[dict[str, str]]
+
+
+def landed(sent: Orders, expected: Orders) -> Landed:
+    """By rank, which message lands in which buffer: a line between two ranks is a queue, and nobody reads names."""
+    return [dict(zip(buffers, sent[rank - 1], strict=True)) for rank, buffers in enumerate(expected)]
+
+
+def landed_by_name(sent: Orders, expected: Orders) -> Landed:
+    return [{name: name for name in buffers} for buffers in expected]
+
+
+def landed_from_the_next(sent: Orders, expected: Orders) -> Landed:
+    return [dict(zip(buffers, sent[(rank + 1) % len(sent)], strict=True)) for rank, buffers in enumerate(expected)]
+
+
+def landed_in_the_own_order(sent: Orders, expected: Orders) -> Landed:
+    return [dict(zip(buffers, mine, strict=True)) for buffers, mine in zip(expected, sent, strict=True)]
+
+
+def landed_last_first(sent: Orders, expected: Orders) -> Landed:
+    return landed([order[::-1] for order in sent], expected)
+
+
+def landed_inside_out(sent: Orders, expected: Orders) -> Landed:
+    return [{message: buffer for buffer, message in one.items()} for one in landed(sent, expected)]
+
+
+def some_orders(rng: Random) -> tuple[Orders, Orders]:
+    """Orders of a ring of 2 to 5 ranks; most ranks post as the first one does."""
+    names = list(MESSAGES[: rng.randint(2, 4)])
+
+    def order() -> list[str]:
+        return rng.sample(names, len(names)) if rng.random() < 0.4 else names
+
+    ring = rng.randint(2, 5)
+    return [order() for _ in range(ring)], [order() for _ in range(ring)]
