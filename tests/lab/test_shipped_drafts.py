@@ -72,3 +72,9 @@ def test_no_interval_and_no_p95_of_a_few_requests() -> None:
     assert [one["P95 TPOT (ms)"] for one in rows] == ["-", "4.0", "-"]
     assert [one["conditional by depth"] for one in rows] == ["0.50 1.00 0.00", "0.50 1.00 0.00", "-"]
     assert rows[0]["tokens per step"] == "2.00" and rows[0]["mean TPOT (ms)"] == "4.0"
+
+
+def test_all_drafts_together_stay_a_small_download() -> None:
+    sizes = {path.parent.name: path.stat().st_size for path in data_directory().glob("drafts/*/*.safetensors")}
+    assert sum(sizes.values()) <= 60e6, sizes
+    assert sizes["smollm2-small"] <= 20e6
