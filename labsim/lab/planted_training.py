@@ -37,9 +37,9 @@ class Backward:
         answer_start: where the first document's answer begins.
         loss: nats.
         norm: of the gradient over all weights, as a trainer logs it.
-        guess_L: norm of the loss's gradient with respect to what depth 1 puts out at each position of the
-            first document. The deeper guesses
-            of an EAGLE-3.1 chain start from it too: where it is 0, no depth of that chain trains.
+        guess_L: norm of the loss's gradient with respect to what depth 1 puts out at each position of the first
+            document. The deeper guesses of an EAGLE-3.1 chain start from it too: where it is 0, no depth of that chain
+            trains.
     """
 
     length: int

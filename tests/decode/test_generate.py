@@ -12,17 +12,17 @@ from scipy.stats import chisquare
 from transformers import LlamaForCausalLM
 
 from labsim.decode import generate as generate_module
-from labsim.decode.accept import Accepted
 from labsim.decode.generate import generate, generate_batch
 from labsim.decode.result import GenerationResult
 from labsim.drafts.ngram import NgramDrafter
-from labsim.drafts.protocol import Draft, Drafter
+from labsim.drafts.protocol import Drafter
 from labsim.drafts.shape import Chain, DynamicTree, Shape, StaticTree
 from labsim.drafts.small import SmallModelDrafter
 from labsim.models.cache import KVCache
 from labsim.models.llama import LanguageModel
 from labsim.models.load import Target
 from labsim.models.sampling import Sampling
+from tests.decode.planted import bonus_from_the_row_before, no_residual
 
 VOCAB = 7  # of the tiny models in conftest.py
 SHAPES = [Chain(1), Chain(4), StaticTree((3, 2, 1)), DynamicTree(4, 3, 8)]
@@ -148,7 +148,7 @@ def test_it_would_show_if_there_were_no_residual(
     draft_model: LanguageModel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("labsim.decode.accept.residual", lambda p_V, token, q_V: p_V)
+    no_residual(monkeypatch)
     assert p_value(target, reference[0], lambda: small(draft_model), Chain(3)) < 1e-6
 
 
@@ -158,16 +158,7 @@ def test_it_would_show_if_the_bonus_came_from_the_wrong_row(
     draft_model: LanguageModel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = generate_module.accept_sampled
-
-    def wrong(draft: Draft, p_NV: torch.Tensor, generator: torch.Generator) -> Accepted:
-        outcome = right(draft, p_NV, generator)
-        if outcome.kind == "corrected" or not outcome.path:
-            return outcome
-        row = p_NV[outcome.path[-1]]
-        return Accepted(outcome.path, int(torch.multinomial(row, 1, generator=generator)), "bonus")
-
-    monkeypatch.setattr(generate_module, "accept_sampled", wrong)
+    bonus_from_the_row_before(monkeypatch)
     assert p_value(target, reference[0], lambda: small(draft_model), Chain(1)) < 1e-6
 
 

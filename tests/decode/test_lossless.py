@@ -16,13 +16,10 @@ import torch
 from scipy.stats import chi2_contingency, chisquare
 from transformers import AutoModelForCausalLM
 
-from labsim.decode import generate as decoding
-from labsim.decode.accept import Accepted
 from labsim.decode.compare import NEAR_TIE
 from labsim.decode.generate import generate_batch
 from labsim.decode.result import GenerationResult
 from labsim.drafts.load import TRAINED, load_drafter
-from labsim.drafts.protocol import Draft
 from labsim.drafts.shape import Chain, DynamicTree, Shape, StaticTree
 from labsim.models.cache import KVCache
 from labsim.models.load import Target, load_target
@@ -30,6 +27,7 @@ from labsim.models.paths import data_directory
 from labsim.models.sampling import Sampling
 from labsim.models.smollm2 import prepared
 from labsim.train.prompts import read_prompts
+from tests.decode.planted import bonus_from_the_row_before, no_residual
 
 WAYS: dict[str, tuple[str, Shape]] = {
     "ngram chain": ("ngram", Chain(5)),
@@ -230,23 +228,6 @@ def test_sampled_answers_of_nano_have_its_exact_distribution(
     nano: Target, nano_exact: dict[tuple[int, ...], float], way: str
 ) -> None:
     assert exact_p_value(nano, nano_exact, *SAMPLED[way], rows=400) > 1e-3
-
-
-def no_residual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labsim.decode.accept.residual", lambda p_V, token, q_V: p_V)
-
-
-def bonus_from_the_row_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = decoding.accept_sampled
-
-    def wrong(draft: Draft, p_NV: torch.Tensor, generator: torch.Generator) -> Accepted:
-        outcome = right(draft, p_NV, generator)
-        if outcome.kind == "corrected" or not outcome.path:
-            return outcome
-        row_V = p_NV[outcome.path[-1]]
-        return Accepted(outcome.path, int(torch.multinomial(row_V, 1, generator=generator)), "bonus")
-
-    monkeypatch.setattr(decoding, "accept_sampled", wrong)
 
 
 def cache_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
