@@ -21,7 +21,7 @@ from labsim.lab.questions import questions
 from labsim.lab.solutions import exercise_cells
 from labsim.lab.verdict import EXERCISE_MIME
 
-from .conftest import REPOSITORY, LabServer, page_of
+from .conftest import OF_ANYWIDGET, REPOSITORY, LabServer, page_of
 from .lab_page import CELLS, FINISHED, failures, open_notebook, run_menu, write_and_run
 from .learner_answers import FirstExercise, first_exercise
 
@@ -88,6 +88,22 @@ def test_in_jupyterlab(lab_server: LabServer, page: Page, pictures: Path, notebo
 @pytest.mark.parametrize("notebook", walks(IN_NOTEBOOK_7, ("00",)))
 def test_in_notebook_7(notebook_server: LabServer, notebook_page: Page, pictures: Path, notebook: Path) -> None:
     walk(notebook_server, notebook_page, notebook, pictures, f"{notebook.name[:2]}-notebook7")
+
+
+@pytest.mark.browser
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_on_a_slow_page(lab_server: LabServer, page: Page, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+
+    def open_and_slow_down(page: Page, address: str) -> None:
+        open_notebook(page, address)
+        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 20})
+
+    monkeypatch.setitem(globals(), "open_notebook", open_and_slow_down)
+    walk(lab_server, page, NOTEBOOKS[1], pictures, "01-slow")
+    assert OF_ANYWIDGET in said, "not slow enough to see what a busy machine does"
 
 
 def walk(server: LabServer, page: Page, notebook: Path, pictures: Path, name: str) -> None:
