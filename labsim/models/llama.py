@@ -27,7 +27,7 @@ from torch.nn.functional import embedding, rms_norm, scaled_dot_product_attentio
 from .cache import KVCache
 from .config import ModelConfig, first_line, read_json, transformers_config
 from .linear import Linear
-from .rope import rope_frequencies
+from .rope import default_frequencies, rope_frequencies
 from .tree_mask import newest
 from .weights import check_model, read_weights
 
@@ -124,16 +124,18 @@ class LanguageModel:
         a tensor that is missing, of the wrong shape or not a number.
         """
         directory = Path(path)
-        config = ModelConfig.from_dict(read_json(directory / "config.json"), str(path))
+        raw = read_json(directory / "config.json")
+        config = ModelConfig.from_dict(raw, str(path))
         device = default_device() if device is None else torch.device(device)
         dtype = dtype or default_dtype(device)
-        settings = transformers_config(directory)
+        frequencies = default_frequencies(raw, config.head_dim)
+        settings = transformers_config(directory) if frequencies is None else None
         if weights is None:
             weights = read_weights(directory, device, only=None if layers else ENDS)
         borrows = embedding_VE is not None
         check_model(weights, config, str(path), borrows_embedding=borrows, head_rows=head_rows, layers=layers)
         try:
-            angles, scale = rope_frequencies(settings)
+            angles, scale = frequencies or rope_frequencies(settings)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{path}/config.json: rope_parameters cannot be used ({first_line(error)})") from error
         if angles.shape != (config.head_dim // 2,):

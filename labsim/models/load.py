@@ -22,6 +22,8 @@ from .llama import LanguageModel, default_device
 from .paths import data_directory
 
 NAMED = ("nano", "smollm2")
+# The class that takes everything from tokenizer.json, as tokenizer_config.json calls it: before and since transformers 5.
+ANY_FAST_TOKENIZER = ("PreTrainedTokenizerFast", "TokenizersBackend")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
@@ -137,18 +139,24 @@ def choose_device(device: torch.device | str | None) -> torch.device:
 
 def load_tokenizer(directory: Path) -> Any:
     """transformers' tokenizer of a directory. ValueError naming the file that is missing, damaged or brings code."""
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         raise ValueError(f"{directory} holds no tokenizer; right is a tokenizer.json beside config.json")
     settings = directory / "tokenizer_config.json"
-    if settings.exists() and (code := read_json(settings).get("auto_map")):
+    said = read_json(settings) if settings.exists() else {}
+    if code := said.get("auto_map"):
         raise ValueError(
             f"{settings}: auto_map names code of the target's own ({shown(code)}), and no code from a target's "
             "directory is run; right is a target whose tokenizer transformers knows"
         )
     with quiet_transformers():
         try:
+            if said.get("tokenizer_class") in ANY_FAST_TOKENIZER:
+                return PreTrainedTokenizerFast.from_pretrained(directory)
+            # Finds the class for a model's name, and imports every model's configuration for that: two seconds.
+            from transformers import AutoTokenizer
+
             return AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
         # What a library raises on a foreign file has no common base; `tokenizers` raises Exception itself.
         except Exception as error:

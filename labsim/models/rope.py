@@ -7,6 +7,22 @@ from typing import Any
 import torch
 
 
+def default_frequencies(raw: dict[str, Any], head_dim: int) -> tuple[torch.Tensor, float] | None:
+    """`rope_frequencies` of a parsed config.json that says itself, in today's form, that its positions are plain ones.
+
+    None where transformers has to be asked: its configurations alone take two seconds to import.
+    """
+    rope = raw.get("rope_parameters") or {}
+    if set(rope) != {"rope_type", "rope_theta"} or rope["rope_type"] != "default" or "partial_rotary_factor" in raw:
+        return None
+    return plain_frequencies(rope["rope_theta"], head_dim), 1.0
+
+
+def plain_frequencies(theta: float, head_dim: int) -> torch.Tensor:
+    """(D/2,) float32 angles per position, without scaling."""
+    return 1.0 / (theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim))
+
+
 def rope_frequencies(config: Any) -> tuple[torch.Tensor, float]:
     """(D/2,) float32 angles per position and the factor on cosine and sine, for a text that begins.
 
@@ -22,5 +38,4 @@ def rope_frequencies(config: Any) -> tuple[torch.Tensor, float]:
 
         return ROPE_INIT_FUNCTIONS[kind](config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
-    return 1.0 / (config.rope_parameters["rope_theta"] ** exponents), 1.0
+    return plain_frequencies(config.rope_parameters["rope_theta"], head_dim), 1.0

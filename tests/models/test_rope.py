@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from labsim.models.rope import rope_frequencies
+from labsim.models.rope import default_frequencies, rope_frequencies
 
 KINDS = {
     "default": {},
@@ -37,11 +37,28 @@ def test_frequencies_are_those_of_transformers(kind: str, head_dim: int | None) 
     angles, scale = rope_frequencies(config)
     assert torch.equal(angles, theirs.inv_freq)
     assert scale == theirs.attention_scaling
+    short_cut = default_frequencies({"rope_parameters": rope}, head_dim or 32)
+    assert (short_cut is not None) == (kind == "default")
+    if short_cut:
+        assert torch.equal(short_cut[0], theirs.inv_freq) and short_cut[1] == scale
 
 
-def test_a_target_loads_without_transformers_model_code() -> None:
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"rope_theta": 10_000.0},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.5}},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}, "partial_rotary_factor": 0.5},
+    ],
+)
+def test_what_is_not_plain_is_left_to_transformers(raw: dict) -> None:
+    assert default_frequencies(raw, 32) is None
+
+
+def test_a_target_loads_without_the_slow_half_of_transformers() -> None:
     program = (
         "import sys; from labsim.models.load import load_target; load_target('nano', device='cpu'); "
-        "print([name for name in sys.modules if name.startswith('transformers') and '.modeling_llama' in name])"
+        "slow = ('.modeling_llama', '.configuration_llama', 'torch.distributed.tensor'); "
+        "print([name for name in sys.modules if any(part in name for part in slow)])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
