@@ -22,7 +22,7 @@ from .llama import LanguageModel, default_device
 from .paths import data_directory
 
 NAMED = ("nano", "smollm2")
-# The class that takes everything from tokenizer.json, as tokenizer_config.json calls it: before and since transformers 5.
+# The class that takes everything from tokenizer.json, in tokenizer_config.json: before and since transformers 5.
 ANY_FAST_TOKENIZER = ("PreTrainedTokenizerFast", "TokenizersBackend")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
