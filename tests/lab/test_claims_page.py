@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from labsim.commands.claims import command
-from labsim.lab.claims.store import Recorded, from_executed, load, load_directory, metrics_directory, save
+from labsim.lab.claims.findings import AT_SCALE
+from labsim.lab.claims.store import Recorded, from_executed, load, load_directory, metrics_directory, save, values
 from labsim.lab.golden import apart, check, golden_path, load_goldens
 from labsim.lab.metrics import Metric
 from labsim.lab.notebooks import read_notebook
@@ -52,9 +53,15 @@ def test_recorded_metrics_agree_with_the_goldens(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_golden_and_recorded_metric_are_one_number(path: Path) -> None:
     """Both are of scale ci and seed 0: a golden that a tolerance keeps alive is of an older notebook."""
-    values = {name: one.value for name, one in RECORDED[path.name[:2]].metrics.items()}
+    found = {name: one.value for name, one in RECORDED[path.name[:2]].metrics.items()}
     command = f"labsim run --solve --update-golden --metrics data/metrics/ci notebooks/{path.name}"
-    assert apart(values, load_goldens(golden_path(path))) == [], f"write both from one run: {command}"
+    assert apart(found, load_goldens(golden_path(path))) == [], f"write both from one run: {command}"
+
+
+@pytest.mark.parametrize(("claim", "scale"), AT_SCALE)
+def test_rules_of_a_larger_scale_have_their_metrics(claim: str, scale: str) -> None:
+    recorded = values(load_directory(metrics_directory() / scale))
+    assert [name for name in AT_SCALE[claim, scale].uses if name not in recorded] == []
 
 
 def test_a_changed_metric_changes_page_and_verdict(tmp_path: Path) -> None:
