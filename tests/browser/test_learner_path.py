@@ -96,10 +96,11 @@ def test_in_notebook_7(notebook_server: LabServer, notebook_page: Page, pictures
 def test_on_a_slow_page(lab_server: LabServer, page: Page, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(str(error)))
+    at_full_speed = open_notebook
 
     def open_and_slow_down(page: Page, address: str) -> None:
-        open_notebook(page, address)
-        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 20})
+        at_full_speed(page, address)
+        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 12})
 
     monkeypatch.setitem(globals(), "open_notebook", open_and_slow_down)
     walk(lab_server, page, NOTEBOOKS[1], pictures, "01-slow")
