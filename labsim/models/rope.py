@@ -13,7 +13,8 @@ def default_frequencies(raw: dict[str, Any], head_dim: int) -> tuple[torch.Tenso
     None where transformers has to be asked: its configurations alone take two seconds to import.
     """
     rope = raw.get("rope_parameters") or {}
-    if set(rope) != {"rope_type", "rope_theta"} or rope["rope_type"] != "default" or "partial_rotary_factor" in raw:
+    plain = set(rope) == {"rope_type", "rope_theta"} and rope["rope_type"] == "default" and rope["rope_theta"]
+    if not plain or raw.get("rope_scaling") or "partial_rotary_factor" in raw:  # these two change what stands there
         return None
     return plain_frequencies(rope["rope_theta"], head_dim), 1.0
 

@@ -49,6 +49,11 @@ def test_frequencies_are_those_of_transformers(kind: str, head_dim: int | None) 
         {"rope_theta": 10_000.0},
         {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.5}},
         {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}, "partial_rotary_factor": 0.5},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": None}},
+        {
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+            "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+        },
     ],
 )
 def test_what_is_not_plain_is_left_to_transformers(raw: dict) -> None:
