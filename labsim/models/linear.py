@@ -19,8 +19,18 @@ along with two copies of itself; one or two rows of a large matrix are too, sinc
 The other paths round differently for every number of rows, by some 1e-7 of the result.
 
 So a layer takes `packed` for every number of rows where this machine has it. Elsewhere the choice between the other two
-is measured once per shape, precision and process: different choices differ in the last bits, and a name
-(`paths="linear"`) fixes it.
+is measured once per shape, precision and process.
+
+MKL knows Intel's processors better than AMD's. The same products on two cores of a Xeon with AVX-512:
+
+    rows          1     2     3     4     5     8    16
+    linear       20    22    24    37    39    49    48
+    packed       27    27    26    27    28    31    37
+
+Plain decoding would be a third slower there with `packed`, and every speedup one over a slow baseline. So the layers of
+a model that no cache holds (`paths_of_model`) are measured once per process, and where a few rows are clearly faster
+with `linear` they keep the weights in both layouts: twice the memory, each forward in the faster way. Different choices
+differ in the last bits; a name (`paths="packed"`) fixes it.
 
 Shapes: O outputs, I inputs, R rows.
 """
@@ -39,15 +49,21 @@ from torch.nn.functional import linear
 
 PATHS = ("packed", "transposed", "linear")
 MEASURED_ROWS = (1, 5, 16)
-# `transposed` must be this much faster than `linear` before it is taken, so that timing noise does not choose.
-CLEARLY = 1.25
-REPEATS = 3
-# Larger than most last-level caches, read before each timing: in a model each layer's weights push out the others'.
-FLUSHED_BYTES = 48 << 20
+# The unusual path must be this much faster before it is taken, so that timing noise does not choose.
+CLEARLY = 1.15
+REPEATS = 4
+# Timed are the products of so many different matrices in a row, as in a model, whose layers push each other out of the
+# caches. A single product after a flush pays for waking the threads too, and not every kernel alike.
+STREAMED_BYTES = 64 << 20
 # From this size on, three rows are read faster than one or two (measured; smaller matrices pay more for the copy).
 PADDED_BYTES = 2 << 20
 PADDED_ROWS = 3
 LARGEST_UNSPLIT_INPUT = 1024
+# A smaller model is read from a cache, where `packed` does well; a larger one is too large to be kept twice.
+IN_CACHE_BYTES = 128 << 20
+KEPT_TWICE_BYTES = 2 << 30
+# What speaks for a whole model: the largest matrix of SmolLM2's layers.
+MEASURED_SHAPE = (3072, 576)
 
 
 @dataclass(frozen=True)
@@ -70,18 +86,19 @@ class Plan:
         return self.steps[-1][1]
 
     @property
-    def packs(self) -> bool:
-        """True when the layer keeps its weights in the kernel's layout."""
-        return any(path == "packed" for _, path in self.steps)
+    def paths(self) -> set[str]:
+        """Every path that some number of rows takes."""
+        return {path for _, path in self.steps}
 
 
 class Linear:
     """y = x W^T + b along the last dimension, without gradients.
 
     Args:
-        weight_OI: fp32, bf16 or fp16. A packed layer keeps no reference to it.
+        weight_OI: fp32, bf16 or fp16. A layer that is only packed keeps no reference to it.
         bias_O: optional.
-        paths: "auto" (see `choose_plan`), or one of `PATHS` for every number of rows. On a GPU always `linear`.
+        paths: "auto" or "fastest" (see `choose_plan`), or one of `PATHS` for every number of rows. On a GPU always
+            `linear`.
 
     ValueError for shapes that do not fit, an unknown path, or `packed` where this machine has no such kernel.
     """
@@ -95,18 +112,19 @@ class Linear:
         self.bias_O = bias_O
         self.dtype, self.device = weight_OI.dtype, weight_OI.device
         self.plan = choose_plan(self.shape, self.dtype, self.device, paths=paths)
-        self._weight_OI = pack(weight_OI) if self.plan.packs else weight_OI
+        self._weights = {path: pack(weight_OI) if path == "packed" else weight_OI for path in self.plan.paths}
 
     def __call__(self, x_I: torch.Tensor) -> torch.Tensor:
         """(..., I) -> (..., O)."""
         x_RI = x_I.reshape(-1, self.shape[1])
-        kernel = KERNELS[self.plan.path(x_RI.shape[0])]
-        return kernel(x_RI, self._weight_OI, self.bias_O).view(*x_I.shape[:-1], self.shape[0])
+        path = self.plan.path(x_RI.shape[0])
+        return KERNELS[path](x_RI, self._weights[path], self.bias_O).view(*x_I.shape[:-1], self.shape[0])
 
     @property
     def weight_OI(self) -> torch.Tensor:
-        """The weights; of a packed layer an unpacked copy, made anew each time."""
-        return self._weight_OI.to_dense() if self.plan.packs else self._weight_OI
+        """The weights; of a layer that is only packed an unpacked copy, made anew each time."""
+        plain = [weight for path, weight in self._weights.items() if path != "packed"]
+        return plain[0] if plain else self._weights["packed"].to_dense()
 
     @property
     def weight_bytes(self) -> int:
@@ -148,22 +166,31 @@ def choose_plan(
     """The plan of a layer of that shape.
 
     "auto" is `packed` where this machine has it, else measured, at most once per process, shape, precision and number
-    of threads. ValueError for an unknown path, or for `packed` where it does not exist.
+    of threads. "fastest" also takes `linear` for the numbers of rows for which it is clearly faster, measured on one
+    shape for all. ValueError for an unknown path, or for `packed` where it does not exist.
     """
-    if paths != "auto" and paths not in PATHS:
-        near = get_close_matches(paths, ("auto", *PATHS), n=1, cutoff=0.4)
+    known = ("auto", "fastest", *PATHS)
+    if paths not in known:
+        near = get_close_matches(paths, known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown path {paths!r}; {hint}known: auto, {', '.join(PATHS)}")
+        raise ValueError(f"unknown path {paths!r}; {hint}known: {', '.join(known)}")
     if torch.device(device).type != "cpu" or dtype == torch.float64:  # fp64 is for reference, not for speed
         return Plan(((1, "linear"),))
     packable = can_pack(dtype)
     if paths == "packed" and not packable:
         raise ValueError(f"path 'packed' needs oneDNN for {dtype} on this CPU; use 'auto', 'transposed' or 'linear'")
-    if packable and paths == "auto":
+    if paths == "fastest" and packable:
+        return _fastest_plan(dtype, torch.get_num_threads())
+    if paths == "auto" and packable:
         paths = "packed"
-    if paths != "auto":
+    if paths in PATHS:
         return Plan(((1, paths),))
     return _measured_plan(tuple(shape_OI), dtype, torch.get_num_threads())
+
+
+def paths_of_model(weight_bytes: int) -> str:
+    """The `paths` of every layer of a model of that size: "fastest" for one that no cache holds, if it fits twice."""
+    return "fastest" if IN_CACHE_BYTES <= weight_bytes <= KEPT_TWICE_BYTES else "auto"
 
 
 @cache
@@ -180,13 +207,22 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 @cache
 def _measured_plan(shape_OI: tuple[int, int], dtype: torch.dtype, threads: int) -> Plan:
-    return plan_from(measure_paths(shape_OI, dtype, paths=("transposed", "linear")))
+    return plan_from(measure_paths(shape_OI, dtype, paths=("linear", "transposed"), rows=MEASURED_ROWS))
+
+
+@cache
+def _fastest_plan(dtype: torch.dtype, threads: int) -> Plan:
+    return plan_from(measure_paths(MEASURED_SHAPE, dtype, paths=("packed", "linear"), rows=(1, 2, 3, 4, 16)))
 
 
 def plan_from(seconds: dict[tuple[str, int], float]) -> Plan:
-    """`linear`, but `transposed` for numbers of rows where it is clearly faster; `seconds` is keyed by (path, rows)."""
+    """The first measured path, but the other one for numbers of rows where it is clearly faster.
+
+    `seconds` is keyed by (path, rows).
+    """
+    usual, other = dict.fromkeys(path for path, _ in seconds)
     rows = sorted({rows for _, rows in seconds})
-    best = ["transposed" if CLEARLY * seconds["transposed", n] < seconds["linear", n] else "linear" for n in rows]
+    best = [other if CLEARLY * seconds[other, n] < seconds[usual, n] else usual for n in rows]
     # A measured number of rows speaks for the numbers nearest to it.
     borders = [low if low == 1 else (low + high) // 2 for low, high in pairwise(rows)]
     return Plan(tuple(zip([*borders, rows[-1]], best, strict=True)), seconds)
@@ -200,24 +236,25 @@ def measure_paths(
     rows: Sequence[int] = MEASURED_ROWS,
     repeats: int = REPEATS,
 ) -> dict[tuple[str, int], float]:
-    """Seconds by (path, rows) on the CPU: the fastest of `repeats`, interleaved, with the weights not in the cache.
+    """Seconds of one product by (path, rows) on the CPU: the fastest of `repeats`, interleaved, weights out of cache.
 
     Paths that this machine lacks are left out.
     """
     paths = [path for path in paths if path != "packed" or can_pack(dtype)]
-    weight_OI = torch.ones(shape_OI, dtype=dtype)
-    weights = {path: pack(weight_OI) if path == "packed" else weight_OI for path in paths}
-    flush = torch.ones(FLUSHED_BYTES // 4) if weight_OI.nbytes < FLUSHED_BYTES else torch.ones(1)
+    copies = max(1, STREAMED_BYTES // (shape_OI[0] * shape_OI[1] * dtype.itemsize))
+    plain = [torch.ones(shape_OI, dtype=dtype) for _ in range(copies)]
+    packed = [pack(weight_OI) for weight_OI in plain] if "packed" in paths else []
     inputs = {number: torch.ones(number, shape_OI[1], dtype=dtype) for number in rows}
     best: dict[tuple[str, int], float] = {}
     # The first round warms up: threads, primitives, pages.
     for repeat in range(repeats + 1):
         for number, x_RI in inputs.items():
-            for path, weight in weights.items():
-                flush.sum()
+            for path in paths:
+                weights = packed if path == "packed" else plain
                 start = time.perf_counter()
-                KERNELS[path](x_RI, weight, None)
-                elapsed = time.perf_counter() - start
+                for weight in weights:
+                    KERNELS[path](x_RI, weight, None)
+                elapsed = (time.perf_counter() - start) / copies
                 if repeat:
                     best[path, number] = min(elapsed, best.get((path, number), elapsed))
     return best

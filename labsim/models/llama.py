@@ -26,7 +26,7 @@ from torch.nn.functional import embedding, rms_norm, scaled_dot_product_attentio
 
 from .cache import KVCache
 from .config import ModelConfig, first_line, read_json, transformers_config
-from .linear import Linear
+from .linear import Linear, paths_of_model
 from .rope import default_frequencies, rope_frequencies
 from .tree_mask import newest
 from .weights import check_model, read_weights
@@ -85,13 +85,13 @@ class LanguageModel:
         layers: bool = True,
     ) -> None:
         self.config = config
-        names = Names(weights)
+        names = Names(weights, paths_of_model(sum(tensor.nbytes for tensor in weights.values())))
         own = names.take("model.embed_tokens.weight", optional=embedding_VE is not None)
         self.embedding_VE = own if own is not None else embedding_VE
         self.layers = [read_layer(names, index, config) for index in range(config.num_layers if layers else 0)]
         self.norm = names.take("model.norm.weight")
         head = names.take("lm_head.weight", optional=config.tied)
-        self.head = Linear(self.embedding_VE if head is None else head)
+        self.head = Linear(self.embedding_VE if head is None else head, paths=names.paths)
         self.device, self.dtype = self.norm.device, self.norm.dtype
         # Angles in float64: at position 4,000 a float32 product is already off by 1e-4.
         angles = torch.outer(
@@ -278,10 +278,10 @@ class Store:
 
 
 class Names:
-    """A checkpoint's tensors, handed out once each; what is missing is named."""
+    """A checkpoint's tensors, handed out once each; what is missing is named. `paths` is that of its `Linear`s."""
 
-    def __init__(self, weights: dict[str, torch.Tensor]) -> None:
-        self.weights = weights
+    def __init__(self, weights: dict[str, torch.Tensor], paths: str = "auto") -> None:
+        self.weights, self.paths = weights, paths
 
     def take(self, name: str, *, optional: bool = False) -> torch.Tensor | None:
         tensor = self.weights.pop(name, None)
@@ -298,7 +298,7 @@ class Names:
             bias = torch.cat(
                 [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
             )
-        return Linear(weights[0] if len(weights) == 1 else torch.cat(weights), bias)
+        return Linear(weights[0] if len(weights) == 1 else torch.cat(weights), bias, paths=self.paths)
 
 
 def read_layer(names: Names, index: int, config: ModelConfig) -> Layer:

@@ -11,6 +11,7 @@ from labsim.models.linear import (
     can_pack,
     choose_plan,
     measure_paths,
+    paths_of_model,
     plan_from,
 )
 
@@ -96,12 +97,56 @@ def test_a_packed_layer_gives_its_weights_back_and_keeps_no_second_copy() -> Non
     assert (layer.shape, layer.weight_bytes) == ((96, 64), 96 * 64 * 4)
 
 
+def by_path_and_rows(milliseconds: dict[str, dict[int, float]]) -> dict[tuple[str, int], float]:
+    return {(path, rows): value for path, row in milliseconds.items() for rows, value in row.items()}
+
+
 def test_without_packed_the_faster_of_the_others_is_taken_only_when_clearly_faster() -> None:
-    milliseconds = {"linear": {1: 40.0, 5: 75.0, 16: 66.0}, "transposed": {1: 39.0, 5: 29.0, 16: 55.0}}
-    plan = plan_from({(path, rows): value for path, row in milliseconds.items() for rows, value in row.items()})
-    # One row is within noise, two to ten belong to the measured five, 55 against 66 is not clear enough.
+    milliseconds = {"linear": {1: 40.0, 5: 75.0, 16: 62.0}, "transposed": {1: 39.0, 5: 29.0, 16: 55.0}}
+    plan = plan_from(by_path_and_rows(milliseconds))
+    # One row is within noise, two to ten belong to the measured five, 55 against 62 is not clear enough.
     expected = {1: "linear", 2: "transposed", 5: "transposed", 10: "transposed", 11: "linear", 64: "linear"}
     assert {rows: plan.path(rows) for rows in expected} == expected
+
+
+# Milliseconds of SmolLM2's products on two cores each.
+EPYC = {"packed": {1: 19, 2: 17, 3: 17, 4: 18, 16: 30}, "linear": {1: 43, 2: 75, 3: 95, 4: 60, 16: 66}}
+XEON = {"packed": {1: 27, 2: 27, 3: 26, 4: 27, 16: 37}, "linear": {1: 20, 2: 22, 3: 24, 4: 37, 16: 48}}
+
+
+@needs_packed
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [
+        (EPYC, dict.fromkeys((1, 2, 5, 16, 64), "packed")),
+        (XEON, {1: "linear", 2: "linear", 3: "packed", 4: "packed", 5: "packed", 64: "packed"}),
+    ],
+    ids=["EPYC", "Xeon"],
+)
+def test_a_large_model_takes_what_is_fastest_for_each_number_of_rows(
+    monkeypatch: pytest.MonkeyPatch, processor: dict, expected: dict[int, str]
+) -> None:
+    plan = plan_from(by_path_and_rows(processor))
+    monkeypatch.setattr("labsim.models.linear._fastest_plan", lambda *_: plan)
+    weight = random(0, 96, 64)
+    layer = Linear(weight, paths=paths_of_model(538 << 20))
+    assert {rows: layer.plan.path(rows) for rows in expected} == expected
+    for rows in expected:
+        x = random(rows, rows, 64)
+        torch.testing.assert_close(layer(x), x @ weight.T, atol=1e-4, rtol=1e-4)
+    assert torch.equal(layer.weight_OI, weight)
+
+
+def test_a_model_in_the_cache_or_too_large_to_keep_twice_is_not_measured() -> None:
+    sizes = {27 << 20: "auto", 538 << 20: "fastest", 4 << 30: "auto"}
+    assert {size: paths_of_model(size) for size in sizes} == sizes
+    assert choose_plan((8, 8), torch.float32, "cuda", paths="fastest").paths == {"linear"}
+
+
+def test_the_fastest_plan_is_measured_here() -> None:
+    plan = choose_plan((8, 8), torch.float32, paths="fastest")
+    assert plan.paths <= {path for path, _ in plan.seconds}
+    assert plan is choose_plan((8, 8), torch.float32, paths="fastest")
 
 
 def test_measuring_names_what_exists_here() -> None:
