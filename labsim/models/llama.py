@@ -195,7 +195,8 @@ class LanguageModel:
         cos_BQD, sin_BQD = self.cos_PD[where.positions_BQ][:, None], self.sin_PD[where.positions_BQ][:, None]
         mask_B1QS = None if where.mask_BQS is None else where.mask_BQS[:, None]
         store = Store(cache, where.starts, count)
-        c, hidden = self.config, {}
+        c, hidden, kv_BKSD = self.config, {}, of_layers(cache, 0, where.slots)
+        turned = (c.num_heads + c.num_kv_heads, c.num_kv_heads)
         x_BQE = embedding(tokens_BQ.to(self.device), self.embedding_VE).to(self.dtype)
         for index, layer in enumerate(self.layers):
             if index in hidden_layers:
@@ -203,20 +204,20 @@ class LanguageModel:
             qkv = layer.qkv(rms_norm(x_BQE, x_BQE.shape[-1:], layer.input_norm, c.rms_norm_eps))
             # (B, Q, H + 2K, D) -> (B, H + 2K, Q, D): queries first, then keys, then values.
             heads = qkv.view(batch, count, -1, c.head_dim).transpose(1, 2)
-            qk, v_BKQD = heads[:, : c.num_heads + c.num_kv_heads], heads[:, c.num_heads + c.num_kv_heads :]
+            qk, v_BKQD = heads.split(turned, dim=1)
             if layer.q_norm is not None:
                 q = rms_norm(qk[:, : c.num_heads], (c.head_dim,), layer.q_norm, c.rms_norm_eps)
                 k = rms_norm(qk[:, c.num_heads :], (c.head_dim,), layer.k_norm, c.rms_norm_eps)
                 qk = torch.cat([q, k], dim=1)
             # Queries and keys turn together: one rotation for both.
             qk = qk * cos_BQD + qk.roll(c.head_dim // 2, dims=-1) * sin_BQD
-            store(index, qk[:, c.num_heads :], v_BKQD)
-            k_BKSD, v_BKSD = cache.kv[index, 0, :, :, : where.slots], cache.kv[index, 1, :, :, : where.slots]
+            q_BHQD, k_BKQD = qk.split((c.num_heads, c.num_kv_heads), dim=1)
+            store(index, k_BKQD, v_BKQD)
             # Torch picks the kernel that the device has: flash or memory-efficient on CUDA, its fused one on a CPU.
             out_BHQD = scaled_dot_product_attention(
-                qk[:, : c.num_heads],
-                k_BKSD,
-                v_BKSD,
+                q_BHQD,
+                kv_BKSD[2 * index],
+                kv_BKSD[2 * index + 1],
                 attn_mask=mask_B1QS,
                 is_causal=where.causal,
                 enable_gqa=c.num_heads > c.num_kv_heads,
@@ -261,20 +262,26 @@ class Store:
     """Write new keys and values behind each row's own length. Rows of one length are a slice, others a scatter."""
 
     def __init__(self, cache: KVCache, starts: tuple[int, ...], count: int) -> None:
-        self.kv = cache.kv
-        self.slice = slice(starts[0], starts[0] + count) if len(set(starts)) == 1 else None
-        if self.slice is None:
+        self.kv, self.ragged = cache.kv, len(set(starts)) > 1
+        # Views of all layers at once: indexing layer by layer costs a decoding step on a CPU more than its attention.
+        self.places = () if self.ragged else of_layers(cache, starts[0], starts[0] + count)
+        if self.ragged:
             device = cache.kv.device
             self.rows_B1 = torch.arange(len(starts), device=device)[:, None]
             self.slots_BQ = torch.tensor(starts, device=device)[:, None] + torch.arange(count, device=device)
 
     def __call__(self, layer: int, k_BKQD: torch.Tensor, v_BKQD: torch.Tensor) -> None:
         for which, new_BKQD in enumerate((k_BKQD, v_BKQD)):
-            if self.slice is not None:
-                self.kv[layer, which, :, :, self.slice] = new_BKQD
+            if self.places:
+                self.places[2 * layer + which].copy_(new_BKQD)
             else:
                 # Indices around a slice move their axes to the front: (B, Q, K, D).
                 self.kv[layer, which][self.rows_B1, :, self.slots_BQ] = new_BKQD.transpose(1, 2)
+
+
+def of_layers(cache: KVCache, start: int, stop: int) -> tuple[torch.Tensor, ...]:
+    """Slots start .. stop-1 as views (B, K, S, D): the keys of layer i at 2 i, its values at 2 i + 1."""
+    return cache.kv[:, :, :, :, start:stop].flatten(0, 1).unbind(0)
 
 
 class Names:
