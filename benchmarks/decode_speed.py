@@ -156,7 +156,8 @@ def kernel_table(target: Target) -> dict[str, dict[int, float]]:
         counts[linear.shape] = counts.get(linear.shape, 0) + len(model.layers)
     table: dict[str, dict[int, float]] = {}
     for shape, count in counts.items():
-        for (path, rows), seconds in measure_paths(shape, model.dtype, rows=WIDTHS, repeats=5).items():
+        measured = measure_paths(shape, model.dtype, rows=WIDTHS, repeats=5, streamed_bytes=model.weight_bytes)
+        for (path, rows), seconds in measured.items():
             by_rows = table.setdefault(path, dict.fromkeys(WIDTHS, 0.0))
             by_rows[rows] += 1000 * count * seconds
     return table

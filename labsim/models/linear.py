@@ -24,8 +24,8 @@ is measured once per shape, precision and process.
 MKL knows Intel's processors better than AMD's. The same products on two cores of a Xeon with AVX-512:
 
     rows          1     2     3     4     5     8    16
-    linear       20    22    24    37    39    49    48
-    packed       27    27    26    27    28    31    37
+    linear       21    22    23    37    38    49    51
+    packed       28    27    26    26    27    32    39
 
 Plain decoding would be a third slower there with `packed`, and every speedup one over a slow baseline. So the layers of
 a model that no cache holds (`paths_of_model`) are measured once per process, and where a few rows are clearly faster
@@ -235,13 +235,15 @@ def measure_paths(
     paths: Sequence[str] = PATHS,
     rows: Sequence[int] = MEASURED_ROWS,
     repeats: int = REPEATS,
+    streamed_bytes: int = STREAMED_BYTES,
 ) -> dict[tuple[str, int], float]:
-    """Seconds of one product by (path, rows) on the CPU: the fastest of `repeats`, interleaved, weights out of cache.
+    """Seconds of one product by (path, rows) on the CPU: the fastest of `repeats`, interleaved.
 
+    Each repeat reads `streamed_bytes` of different matrices; more than the last cache holds is as in a large model.
     Paths that this machine lacks are left out.
     """
     paths = [path for path in paths if path != "packed" or can_pack(dtype)]
-    copies = max(1, STREAMED_BYTES // (shape_OI[0] * shape_OI[1] * dtype.itemsize))
+    copies = max(1, streamed_bytes // (shape_OI[0] * shape_OI[1] * dtype.itemsize))
     plain = [torch.ones(shape_OI, dtype=dtype) for _ in range(copies)]
     packed = [pack(weight_OI) for weight_OI in plain] if "packed" in paths else []
     inputs = {number: torch.ones(number, shape_OI[1], dtype=dtype) for number in rows}
