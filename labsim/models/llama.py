@@ -263,7 +263,7 @@ class Store:
 
     def __init__(self, cache: KVCache, starts: tuple[int, ...], count: int) -> None:
         self.kv, self.ragged = cache.kv, len(set(starts)) > 1
-        # Views of all layers at once: indexing layer by layer costs a decoding step on a CPU more than its attention.
+        # Views of all layers at once: on a CPU every call counts in a decoding step.
         self.places = () if self.ragged else of_layers(cache, starts[0], starts[0] + count)
         if self.ragged:
             device = cache.kv.device
