@@ -207,7 +207,7 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 @cache
 def _measured_plan(shape_OI: tuple[int, int], dtype: torch.dtype, threads: int) -> Plan:
-    return plan_from(measure_paths(shape_OI, dtype, paths=("linear", "transposed"), rows=MEASURED_ROWS))
+    return plan_from(measure_paths(shape_OI, dtype, paths=("linear", "transposed")))
 
 
 @cache

@@ -262,10 +262,10 @@ class Store:
     """Write new keys and values behind each row's own length. Rows of one length are a slice, others a scatter."""
 
     def __init__(self, cache: KVCache, starts: tuple[int, ...], count: int) -> None:
-        self.kv, self.ragged = cache.kv, len(set(starts)) > 1
+        self.kv, ragged = cache.kv, len(set(starts)) > 1
         # Views of all layers at once: on a CPU every call counts in a decoding step.
-        self.places = () if self.ragged else of_layers(cache, starts[0], starts[0] + count)
-        if self.ragged:
+        self.places = () if ragged else of_layers(cache, starts[0], starts[0] + count)
+        if ragged:
             device = cache.kv.device
             self.rows_B1 = torch.arange(len(starts), device=device)[:, None]
             self.slots_BQ = torch.tensor(starts, device=device)[:, None] + torch.arange(count, device=device)
@@ -281,13 +281,14 @@ class Store:
 
 def of_layers(cache: KVCache, start: int, stop: int) -> tuple[torch.Tensor, ...]:
     """Slots start .. stop-1 as views (B, K, S, D): the keys of layer i at 2 i, its values at 2 i + 1."""
-    return cache.kv[:, :, :, :, start:stop].flatten(0, 1).unbind(0)
+    # `view`, not `flatten`: it would rather fail than copy, and what is written to a copy is lost.
+    return cache.kv.view(-1, *cache.kv.shape[2:])[:, :, :, start:stop].unbind(0)
 
 
 class Names:
     """A checkpoint's tensors, handed out once each; what is missing is named. `paths` is that of its `Linear`s."""
 
-    def __init__(self, weights: dict[str, torch.Tensor], paths: str = "auto") -> None:
+    def __init__(self, weights: dict[str, torch.Tensor], paths: str) -> None:
         self.weights, self.paths = weights, paths
 
     def take(self, name: str, *, optional: bool = False) -> torch.Tensor | None:
